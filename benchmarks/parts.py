@@ -20,15 +20,14 @@ from benchmarks.works import WORKS
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.batches import Batch, assemble_batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import (
     Array,
-    Batch,
     RolloutReport,
     Trajectory,
     Transitions,
     Weights,
-    assemble_batch,
     stack_frames,
 )
 from xagents_ray.replay.base import Replay

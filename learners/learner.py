@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class
@@ -15,7 +16,6 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
-    Batch,
     PhaseOutputs,
     PriorityUpdate,
     Transitions,
@@ -185,14 +185,14 @@ class Learner:
         return PhaseOutputs(metrics, self._weights(version, flat), priorities)
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
-        """Return the weights to act with, split from one float32 [P]."""
+        """Return the network's weights, split from one float32 [P], and statistics."""
         held: Array = flat.numpy()
         arrays, begin = dict[str, Array](), 0
         for name, variable in self._published.items():
             end = begin + math.prod(variable.shape)
             arrays[name] = held[begin:end].reshape(variable.shape)
             begin = end
-        return Weights(version, arrays)
+        return Weights(version, arrays | self.normalizer.policy_arrays())
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Load weights by name, such as `policy/dense-0/kernel`, and sync the targets.
@@ -255,19 +255,18 @@ class Learner:
         return tf.nn.relu(tf.cast(1 - done, tf.float32))
 
     def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
-        """Return the weights to act with as one float32 [P], in the graph."""
+        """Return the float32 weights to act with as one [P], in the graph."""
         self._version.assign(version)
         return trust_region.concat_flat(list(self._published.values()))
 
     @cached_property
     def _published(self) -> dict[str, Any]:
-        """Variables of the weights to act with, by name."""
-        start = f"{self._row.models[0].name}/"
-        return {
-            name.removeprefix(start): variable
-            for name, variable in self.state.variables.items()
-            if name.startswith(start)
-        }
+        """Variables of the float32 weights to act with, by name."""
+        acting = self._row.models[0]
+        statistics = self.normalizer.named(acting.name)
+        variables = self.state.variables
+        own = {name: x for name, x in variables.items() if name not in statistics}
+        return acting.own(own)
 
 
 def _check_source(algorithm: LearningAlgorithm) -> None:

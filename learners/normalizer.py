@@ -16,6 +16,7 @@ from xagents_ray.core.moments import (
     wrapper_name,
 )
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -35,8 +36,9 @@ class Normalizer:
     on an older reward scale.
 
     Attributes:
-        variables: float32 variables by name: `observation/mean`, `return/variance`, …;
-            empty if nothing is normalized.
+        variables: float64 variables by name: `observation/mean`, `return/variance`, …;
+            empty if nothing is normalized. In float32, a late sample would round to no
+            change of a mean that is large compared to the deviation.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec) -> None:
@@ -53,9 +55,9 @@ class Normalizer:
             f"{name}/{part}": tf.Variable(value, trainable=False)
             for name, shape in shapes.items()
             for part, value in (
-                ("size", tf.zeros([])),
-                ("mean", tf.zeros(shape)),
-                ("variance", tf.ones(shape)),
+                ("size", tf.zeros([], tf.float64)),
+                ("mean", tf.zeros(shape, tf.float64)),
+                ("variance", tf.ones(shape, tf.float64)),
             )
         }
 
@@ -64,14 +66,15 @@ class Normalizer:
         if f"{OBSERVATION}/mean" not in self.variables:
             return networks.scaled_inputs(layout, observations)
         mean = self.variables[f"{OBSERVATION}/mean"]
-        scaled = (tf.cast(observations, tf.float32) - mean) * self._scale(OBSERVATION)
-        return tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)
+        scaled = (tf.cast(observations, tf.float64) - mean) * self._scale(OBSERVATION)
+        clipped = tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)
+        return tf.cast(clipped, tf.float32)
 
     def rewards(self, rewards: tf.Tensor) -> tf.Tensor:
         """Return float32 rewards of any shape, scaled for learning."""
         if "return/variance" not in self.variables:
             return rewards
-        scaled = rewards * self._scale("return")
+        scaled = rewards * tf.cast(self._scale("return"), tf.float32)
         return tf.clip_by_value(scaled, -self._largest, self._largest)
 
     def has_seen(self, name: str) -> bool:
@@ -83,10 +86,18 @@ class Normalizer:
         """Merge the statistics that env actors measured."""
         for name, moments in statistics.items():
             parts = [self.variables[f"{name}/{part}"] for part in Moments._fields]
-            before = Moments(*(x.numpy().astype(np.float64) for x in parts))
+            before = Moments(*(x.numpy() for x in parts))
             after: tuple[Any, ...] = merge_moments(before, moments)
             for variable, value in zip(parts, after, strict=True):
-                variable.assign(np.float32(value))
+                variable.assign(np.float64(value))
+
+    def policy_arrays(self) -> dict[str, Array]:
+        """Return the statistics of observations to act with, float64 by name."""
+        return {
+            name: np.asarray(variable.numpy())
+            for name, variable in self.variables.items()
+            if name.startswith(OBSERVATION)
+        }
 
     def named(self, model: str) -> dict[str, tf.Variable]:
         """Return the variables by their names in a learner's state.
@@ -101,4 +112,5 @@ class Normalizer:
         }
 
     def _scale(self, name: str) -> tf.Tensor:
+        """Return the factor that scales a quantity to a deviation of 1, float64."""
         return tf.math.rsqrt(self.variables[f"{name}/variance"] + STD_EPSILON)

@@ -3,15 +3,12 @@
 Source: arXiv:1511.05952.
 """
 
+from dataclasses import replace
+
 import tensorflow as tf
 
 from xagents_ray.core.trajectory import Transitions
-from xagents_ray.learners.tensors import (
-    PRIORITIZED_BATCHES,
-    TRANSITION_BATCHES,
-    Phase,
-    Reader,
-)
+from xagents_ray.learners.tensors import TRANSITION_BATCHES, Phase, Reader
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 __autograph__ = False
@@ -22,8 +19,12 @@ Errors = tuple[tf.Tensor, ...]
 
 def sampled_batches(config: AlgorithmConfig) -> Reader:
     """Return the reader of the replay's minibatches."""
-    takes_errors = config.replay is not None and config.replay.takes_errors
-    return PRIORITIZED_BATCHES if takes_errors else TRANSITION_BATCHES
+    optional = list[str]()
+    if config.replay is not None and config.replay.takes_errors:
+        optional.append("priorities")
+    if config.replay is not None and config.replay.sums_log_probs:
+        optional.append("log_probs")
+    return replace(TRANSITION_BATCHES, optional=tuple(optional))
 
 
 def importance_weights(

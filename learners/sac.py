@@ -25,7 +25,7 @@ class SAC:
     """Maximizes returns and entropy, with the smaller of two critics' values.
 
     With more critics, targets use a random two, and the policy maximizes the mean of
-    all.
+    all. By default it is then updated once per env step, however often they are.
 
     Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """
@@ -60,17 +60,27 @@ class SAC:
         actions, log_probs = self._drawn(next_obs, 0)
         values = self._networks.target_values(next_obs, actions, self._updates)
         soft_values = values - self._alpha() * log_probs
-        return batch.rewards + batch.discounts * soft_values
+        rewards = batch.rewards
+        if batch.log_probs is not None:  # of the steps between
+            rewards -= self._alpha() * batch.log_probs
+        return rewards + batch.discounts * soft_values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
+        period = self._config.actor_period
+        if period == 1 or (self._updates + 1) % period == 0:
+            metrics = add_metrics(metrics, self._update_actor(obs))
+        update_targets(self._setup.targets, self._config.tau)
+        self._updates.assign_add(1)
+        return metrics
+
+    def _update_actor(self, obs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Update the actor and alpha on observations [N, D]; return metrics."""
         own = self._networks.update_actor(obs, self._policy_loss)
         if self._learns_alpha:
             # Of the loss -log(alpha) * (log_prob + target), as in the authors' code.
             gradient = own["entropy"] - self._target_entropy
             self._alpha_optimizer.apply([gradient], [self._log_alpha])
-        update_targets(self._setup.targets, self._config.tau)
-        self._updates.assign_add(1)
-        return add_metrics(metrics, own)
+        return own
 
     def _policy_loss(self, obs: tf.Tensor) -> PolicyLoss:
         """Return the actor's loss, with its gradient through the actions, and metrics.

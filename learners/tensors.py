@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     FRAME_FIELDS,
-    Batch,
     Trajectory,
     Transitions,
     field_types,
@@ -157,10 +157,7 @@ TRANSITION_BATCHES = Reader(
     dims=2,
     other_dims=dict.fromkeys(FRAME_FIELDS, 3),
 )
-"""K minibatches of transitions."""
-
-PRIORITIZED_BATCHES = replace(TRANSITION_BATCHES, optional=("priorities",))
-"""K minibatches of transitions that were drawn in proportion to their priorities."""
+"""K minibatches of transitions; see `priorities.sampled_batches`."""
 
 
 def rounds_of(config: AlgorithmConfig) -> Reader:

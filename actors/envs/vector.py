@@ -290,28 +290,13 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
     if isinstance(actions, gym.spaces.MultiBinary):
         return {"n_actions": 0, "action_sizes": (2,) * int(np.prod(actions.shape))}
     if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
-        low, high = _bounds(actions)
+        low, high = wrapping.action_bounds(actions)
         return {"n_actions": 0, "action_low": low, "action_high": high}
     raise UserError(
         f"{env} has the action space {actions}; only Discrete, MultiDiscrete, "
         "MultiBinary and one-dimensional Box actions are supported: wrap it with a "
         "gymnasium.ActionWrapper."
     )
-
-
-def _bounds(actions: gym.spaces.Box) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the bounds of the policy's actions.
-
-    The largest float32 means unbounded, as in the old gym. Bounds of integers lie 0.5
-    outside those of the space, so each integer is the nearest one on a range of 1.
-    """
-    largest = np.finfo(np.float32).max
-    margin = 0.5 if wrapping.has_integers(actions) else 0.0
-    low = actions.low.astype(np.float64) - margin
-    high = actions.high.astype(np.float64) + margin
-    low[~actions.bounded_below | (low <= -largest)] = -np.inf
-    high[~actions.bounded_above | (high >= largest)] = np.inf
-    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def no_pictures(env_id: str) -> UserError:

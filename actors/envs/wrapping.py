@@ -242,6 +242,23 @@ def action_converter(space: Any) -> Callable[[Array], Array]:
     return lambda actions: actions.astype(dtype).reshape(-1, *shape) + start
 
 
+def action_bounds(
+    actions: gym.spaces.Box,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the bounds of the policy's actions.
+
+    The largest float32 means unbounded, as in the old gym. Bounds of integers lie 0.5
+    outside those of the space, so each integer is the nearest one on a range of 1.
+    """
+    largest = np.finfo(np.float32).max
+    margin = 0.5 if has_integers(actions) else 0.0
+    low = actions.low.astype(np.float64) - margin
+    high = actions.high.astype(np.float64) + margin
+    low[~actions.bounded_below | (low <= -largest)] = -np.inf
+    high[~actions.bounded_above | (high >= largest)] = np.inf
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
 def has_integers(space: gym.spaces.Box) -> bool:
     """Return whether a Box has an integer dtype, or bool."""
     return space.dtype is not None and space.dtype.kind in "biu"

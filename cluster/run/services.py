@@ -9,12 +9,12 @@ import numpy as np
 from xagents_ray.actors.envs.goals import goal_rewards
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.batches import BatchPart, assemble_batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.trajectory import (
     Array,
-    BatchPart,
     Fill,
     PhaseOutputs,
     PriorityUpdate,
@@ -23,7 +23,6 @@ from xagents_ray.core.trajectory import (
     Transitions,
     Weights,
     WeightsFile,
-    assemble_batch,
     slice_envs,
 )
 from xagents_ray.run.learner_access import encode_models, make_learner

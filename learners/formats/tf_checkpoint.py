@@ -21,6 +21,7 @@ from xagents_ray.networks.layout import Layout
 _NAME = "weights.tf"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
+_FLOAT_BYTES = {types_pb2.DT_FLOAT: 4, types_pb2.DT_DOUBLE: 8}
 
 
 def encode_tf(
@@ -102,7 +103,7 @@ def _keras_order(layout: Layout) -> list[tuple[str, list[str]]]:
 
 
 def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
-    """Return the keys of a checkpoint's float32 tensors; ValueError if damaged."""
+    """Return the keys of a checkpoint's tensors of floats; ValueError if damaged."""
     if len(index) < 48 or index[-8:] != _TABLE_MAGIC:
         raise ValueError("not a checkpoint's index")
     footer, at, numbers = index[-48:-8], 0, []
@@ -127,7 +128,7 @@ def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
 
 
 def _is_float_tensor(value: bytes, data_size: int) -> bool:
-    """Return whether an index entry is a float32 tensor; ValueError if damaged."""
+    """Return whether an index entry is a tensor of floats; ValueError if damaged."""
     entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
     sides = [side.size for side in entry.shape.dim]
     count = math.prod(sides)
@@ -142,10 +143,10 @@ def _is_float_tensor(value: bytes, data_size: int) -> bool:
         or count > data_size
     ):
         raise ValueError("not a tensor's entry")
-    is_float = entry.dtype == types_pb2.DT_FLOAT
-    if is_float and 4 * count != entry.size:
+    nbytes = _FLOAT_BYTES.get(entry.dtype)
+    if nbytes is not None and nbytes * count != entry.size:
         raise ValueError("a tensor's shape and size disagree")
-    return bool(is_float)
+    return nbytes is not None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

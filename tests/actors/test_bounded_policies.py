@@ -105,6 +105,27 @@ def test_squashed_actions_slowly() -> None:
     assert (got.stepped >= LOW).all() and (got.stepped <= HIGH).all()
 
 
+def test_log_densities_of_squashed_actions_slowly() -> None:
+    """By the slope of the tanh; the replay needs them for the steps between."""
+    policy, forward = loaded("sac", n_step=3, n_step_entropy=True)
+    x, noise = observations(50), noise_for(policy, 50)
+    rows = Actions.joined([policy.act(x, noise, 100)])
+    log_probs = policy.log_probs(rows, noise)
+    assert (log_probs.shape, log_probs.dtype) == ((1, 50), np.float32)
+    means, log_stds = np.float64(forward(x))
+    log_stds = np.clip(log_stds, -20, 2)
+    drawn = means + np.exp(log_stds) * noise[:, 0]
+    density = np.exp(-(noise[:, 0].astype(float) ** 2) / 2) / np.sqrt(2 * np.pi)
+    density *= np.exp(-log_stds) * np.cosh(drawn) ** 2
+    np.testing.assert_allclose(log_probs[0], np.log(density).sum(-1), atol=1e-3)
+
+    rows = Actions.joined([policy.act(x, noise, 0)])  # uniform in a cube
+    np.testing.assert_allclose(policy.log_probs(rows, noise), np.log(1 / 8), rtol=1e-6)
+    plain, _ = loaded("sac", n_step=3)
+    rows = Actions.joined([plain.act(x, noise, 100)])
+    assert plain.log_probs(rows, noise) is None
+
+
 @pytest.mark.parametrize("name", list(CONFIGS))
 def test_actions_are_random_until_learning_starts(name: str) -> None:
     policy, _ = loaded(name)

@@ -30,10 +30,10 @@ AGENTS = pytest.mark.parametrize("agent", ["ppo", "trpo", "sac"])
 PENDULUM: dict[str, Any] = {"env": "Pendulum-v1", "sde_frequency": EVERY}
 
 
-def loaded(agent: str, every: int = EVERY) -> tuple[Any, Any]:
+def loaded(agent: str, every: int = EVERY, **settings: Any) -> tuple[Any, Any]:
     """Return a policy, and its network's outputs as a function."""
     row = find_algorithm(agent)
-    config = row.config(sde_frequency=every)
+    config = row.config(sde_frequency=every, **settings)
     layout = row.layouts(config, SPEC)[0]
     arrays = random_arrays(layout, 3)
     arrays["sde/log_std"] -= 3.0
@@ -134,6 +134,22 @@ def test_log_probs_slowly(agent: str) -> None:
         np.testing.assert_allclose(policy.values(x), rows.values, rtol=1e-5)
     else:
         assert policy.values(x) is None
+
+
+def test_log_probs_of_squashed_actions_slowly() -> None:
+    policy, forward = loaded("sac", n_step=3, n_step_entropy=True)
+    x, noise = observations(4), drawn(policy, 1, 4)
+    rows = policy.act(x, noise[0], TRAINED)
+    means, log_std = forward(x)[0], forward(x)[-1]
+    got = policy.log_probs(type(rows).joined([rows]), noise)
+    for i in range(4):
+        density = 1.0
+        for mean, scale, action in zip(
+            means[i], log_std[i], np.float64(rows.stored[i]), strict=True
+        ):
+            normal = NormalDist(mean, math.exp(scale)).pdf(math.atanh(action))
+            density *= normal / (1 - action**2)
+        assert got[0, i] == pytest.approx(math.log(density), abs=1e-2)
 
 
 @AGENTS

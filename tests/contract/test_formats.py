@@ -57,7 +57,11 @@ LAYOUTS["sac"] = find_algorithm("sac").layouts(STATE_DEPENDENT, SPECS["continuou
 def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     every = {**layout.shapes, **extras}
-    return {k: np.asarray(rng.normal(size=s), np.float32) for k, s in every.items()}
+    arrays = {name: np.asarray(rng.normal(size=s)) for name, s in every.items()}
+    return {
+        name: array if name.startswith("observation/") else array.astype(np.float32)
+        for name, array in arrays.items()
+    }
 
 
 def refused(file: WeightsFile, layout: Layout = VECTOR) -> str:
@@ -321,13 +325,14 @@ def table(header: bytes, entry: bytes, restart: int = 0) -> bytes:
     return data + (handles[1] + handles[2]).ljust(40, b"\0") + magic
 
 
-def tensor(*sides: int, size: int = 4) -> bytes:
-    """Return the protocol buffer of a float32 tensor's entry."""
+def tensor(*sides: int, size: int = 4, dtype: bytes = b"\x01") -> bytes:
+    """Return the protocol buffer of a tensor's entry, float32 or b"\\x02", float64."""
     shape = b""
     for side in sides:
         number = b"\x08" + varint(side % 2**64)
         shape += bytes([0x12, len(number)]) + number
-    return b"\x08\x01\x12" + varint(len(shape)) + shape + b"\x28" + varint(size)
+    kind = b"\x08" + dtype + b"\x12" + varint(len(shape)) + shape
+    return kind + b"\x28" + varint(size)
 
 
 BAD_INDICES = {
@@ -335,6 +340,7 @@ BAD_INDICES = {
     "overflow": table(b"\x08\x01", tensor(2**40, 2**40)),
     "huge": table(b"\x08\x01", tensor(10**12, size=4 * 10**12)),
     "larger than its bytes": table(b"\x08\x01", tensor(64)),
+    "half of a double": table(b"\x08\x01", tensor(1, dtype=b"\x02")),
     "no entry": table(b"\x08\x01", b"\xff\xff"),
     "no header": table(b"\xff\xff", tensor(1)),
     "many files": table(b"\x08\x64", tensor(1)),

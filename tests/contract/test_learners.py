@@ -24,9 +24,10 @@ from learner_support import fresh, publish
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Batch, Trajectory, Weights, map_arrays
+from xagents_ray.core.trajectory import Trajectory, Weights, map_arrays
 from xagents_ray.learners.tensors import pad_batches
 
 

@@ -10,8 +10,8 @@ from learner_support import publish
 from naive import assert_same
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.moments import Statistics, moments_of
-from xagents_ray.core.trajectory import Batch
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.settings.config import Config
 

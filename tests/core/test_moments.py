@@ -144,6 +144,20 @@ def test_the_learner_and_the_policy_see_the_same() -> None:
     )
 
 
+def test_large_means_are_subtracted_exactly() -> None:
+    """Float32 has no number between 16,384 and 16,384.002."""
+    made, layout = Normalizer(BOTH, SPEC), ALGORITHMS["dqn"].layout(None, SPEC)
+    mean, variance = np.full(3, 16384 + 7e-4), np.full(3, 1e-6 - 1e-8)
+    made.take({"observation": Moments(5, mean, variance)})
+    seen = np.array([[16384, 16384 + 2**-9, 16384 - 2**-9]], np.float32)
+    expected = (seen - mean) / 1e-3
+    np.testing.assert_allclose(made.inputs(layout, seen), expected, atol=1e-5)
+    arrays = networks.weight_arrays(networks.build_model(layout, 0, "q"))
+    acting = bind_network(layout, arrays | made.policy_arrays())(seen)
+    plain = bind_network(layout, arrays)(expected.astype(np.float32))
+    np.testing.assert_allclose(acting, plain, atol=1e-5)
+
+
 def test_rewards_are_scaled_not_shifted_and_clipped() -> None:
     made = normalizer(np.ones((2, 3)))  # returns of standard deviation 2
     rewards = made.rewards(tf.constant([1.0, -3.0, 0.0, 50.0]))
@@ -166,8 +180,28 @@ def test_without_statistics_nothing_changes() -> None:
         np.testing.assert_allclose(each.rewards(seen), seen, rtol=1e-6)
 
 
+def test_large_means_follow_late_samples() -> None:
+    """In float32, 1 / 17,000 of a deviation is near the resolution of the means."""
+    spec, means, count = EnvSpec((2,), "float32", 1, 2), np.array([1e3, 1e4]), 17_000
+    rounded = exact = Moments(16.0 * count, means, np.ones(2))
+    later, made = Moments(16, means + 1, np.ones(2)), Normalizer(BOTH, spec)
+    made.take({"observation": exact})
+    for i in range(count):
+        exact, merged = merge_moments(exact, later), merge_moments(rounded, later)
+        rounded = Moments(*(np.float64(np.float32(x)) for x in merged))
+        if i < 1_000:  # TensorFlow takes longer
+            made.take({"observation": later})
+        if i == 999:
+            found = [made.variables[f"observation/{x}"] for x in Moments._fields]
+            for mine, expected in zip(found, exact, strict=True):
+                np.testing.assert_array_equal(mine.numpy(), expected)
+            assert (np.abs(exact.mean - rounded.mean) > 0.001).all()
+    np.testing.assert_allclose(exact.mean - means, 0.5, atol=1e-9)
+    np.testing.assert_allclose(exact.mean - rounded.mean, [0.18, 0.5], atol=0.01)
+
+
 def test_many_small_parts_stay_exact() -> None:
-    """In float32 as a checkpoint holds them: 2,000 parts of 500."""
+    """2,000 parts of 500."""
     made = Normalizer(BOTH, SPEC)
     rng = np.random.default_rng(4)
     for _ in range(2000):

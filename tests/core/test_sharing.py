@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
+from xagents_ray.core.batches import assemble_batch, mix_transitions, side_by_side
 from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
-    assemble_batch,
-    mix_transitions,
     required_fields,
-    side_by_side,
     slice_envs,
 )
 from xagents_ray.run.replay_buffer import shard_bounds

@@ -16,8 +16,9 @@ from linear import ENVS, LENGTH, SPECS, linear_layout, rollout
 
 from xagents_ray import train
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Batch, Trajectory, map_arrays
+from xagents_ray.core.trajectory import Trajectory, map_arrays
 from xagents_ray.learners.impala import append_replayed
 from xagents_ray.learners.learner import Learner
 from xagents_ray.learners.tensors import CORRECTED_BATCHES, widen_rounds

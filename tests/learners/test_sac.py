@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from actor_and_critics_by_hand import (
 )
 from learner_support import sampled
 
+import xagents_ray
 from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -84,8 +86,12 @@ def outputs_of(arrays: dict[str, Any], hidden: Any, layer: int) -> Any:
 
 def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list[float]:
     targets = []
-    for row, noise in zip(rows(case, spec), noise_of(NEXT), strict=True):
+    between = np.zeros(8) if case.log_probs is None else case.log_probs[0]
+    for i, (row, noise) in enumerate(
+        zip(rows(case, spec), noise_of(NEXT), strict=True)
+    ):
         _, after, _, reward, terminated = row
+        reward -= ALPHA * float(between[i])
         action, log_density = drawn(arrays, after, noise)
         two = two_critics(arrays) if len(critics_of(arrays)) > 2 else critics_of(arrays)
         both = [value(arrays, f"{critic}-target", after, action) for critic in two]
@@ -135,6 +141,10 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (SPEC, {"critics": 1}, -2.0),
         (SPEC, {"critics": 4}, -2.0),
         (SPEC, {"sde_frequency": 8}, -2.0),
+        (SPEC, {"policy_delay": 3}, -2.0),
+        (SPEC, {"critics": 4, "gradient_steps": 20}, -2.0),
+        (SPEC, {"n_step": 3, "n_step_entropy": True}, -2.0),
+        (SPEC, {"n_step": 3}, -2.0),
     ],
     ids=[
         "auto",
@@ -143,11 +153,18 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         "one-critic",
         "four-critics",
         "state-dependent",
+        "third",
+        "every-twentieth",
+        "entropy-between",
+        "rewards-between",
     ],
 )
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
     """All critics, then the actor along the smaller one or the mean, alpha, targets."""
     (learner, before), case = begun(spec, **settings), batch(1, spec=spec)
+    if settings.get("n_step_entropy"):
+        log_probs = np.linspace(-4, 3, 8, dtype=np.float32)[None]
+        case = case._replace(log_probs=log_probs)
     targets = targets_of(before, case, spec)
 
     def critic_loss(arrays: dict[str, Any]) -> float:
@@ -213,6 +230,74 @@ def test_alpha_falls_while_the_entropy_is_above_its_target() -> None:
             found.append(learner.update(sampled(batch(1)), 0)["alpha"])
     assert found[0] == found[3] == 1
     assert found[0] > found[1] > found[2] and found[3] < found[4] < found[5]
+
+
+def test_between_its_turns_only_the_critics_and_all_targets_move() -> None:
+    """The actor and alpha take every third update of the whole run."""
+    learner, count = make("sac", SPEC, SEED, lr=0.01, policy_delay=3), 0
+    for size in (1, 1, 2, 1, 2, 2, 1):
+        if count == 4:
+            arrays = learner.state.arrays()
+            learner = make("sac", SPEC, SEED, lr=0.01, policy_delay=3)
+            learner.state.restore(arrays)
+        before = learner.state.arrays()
+        metrics = learner.update(sampled(batch(size)), 0)
+        turns = (count + size) // 3 - count // 3
+        count += size
+        for name, array in learner.state.arrays().items():
+            if name.endswith("dense-0/kernel") or name == "log-alpha":
+                moved = not np.array_equal(array, before[name])
+                assert moved == (name.startswith("critic") or turns > 0), (name, count)
+        for name in ("policy_loss", "policy_grad_norm", "entropy", "alpha"):
+            assert (name in metrics) == (turns > 0)
+        assert metrics["updates"] == size
+    assert count == 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "period"),
+    [
+        ({}, 1),
+        ({"gradient_steps": 20}, 1),
+        ({"critics": 3}, 1),
+        ({"critics": 3, "gradient_steps": 20}, 20),
+        ({"critics": 10, "gradient_steps": 40, "train_frequency": 2}, 20),
+        ({"critics": 10, "gradient_steps": 2, "train_frequency": 4}, 1),
+        ({"critics": 10, "gradient_steps": 20, "policy_delay": 2}, 2),
+        ({"policy_delay": 2}, 2),
+    ],
+)
+def test_more_critics_are_updated_more_often_than_the_actor(
+    settings: dict[str, int], period: int
+) -> None:
+    """By default, the actor is updated once per env step then, as in REDQ."""
+    assert SACConfig(**settings).actor_period == period
+
+
+def test_a_run_holds_log_densities_and_continues() -> None:
+    """Random actions have that of a uniform distribution from -1 to 1."""
+    settings = {"max_steps": 80, "rollout_length": 16, "random_steps": 50}
+    settings |= {"buffer_initial_size": 40, "buffer_batch_size": 16, "seed": 1}
+    first: Any = xagents_ray.train(
+        "sac",
+        env="Pendulum-v1",
+        n_step=3,
+        n_step_entropy=True,
+        checkpoint_replay=True,
+        local=True,
+        quiet=True,
+        **settings,
+    )
+    run = Path(first.directory)
+    newest = max((run / "checkpoints").iterdir())
+    with np.load(newest / "replay/replay-0.npz") as file:
+        log_probs = file["log_probs"][0]
+    np.testing.assert_allclose(log_probs[:50], -math.log(2), rtol=1e-6)
+    drawn_later = log_probs[50:80]
+    assert (drawn_later != 0).all() and len(set(drawn_later.tolist())) == 30
+    assert not log_probs[80:].any()
+    then: Any = xagents_ray.train("sac", resume=str(run), max_steps=120, quiet=True)
+    assert then.updates > first.updates > 0
 
 
 @pytest.mark.parametrize("alpha", [-0.1, "nan", True])

@@ -1,5 +1,6 @@
 """Policies as ONNX models and as Keras models give what `predict` gives."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,14 @@ def test_onnx_of_ranges(agent: str, kind: str) -> None:
         check_onnx(policy_of(agent, env=f"ranges:{kind}"))
 
 
-def normalizing() -> Policy:
+def normalizing(
+    mean: Sequence[float] = (0.5, -0.1, 2), variance: Sequence[float] = (0.5, 1e-9, 2)
+) -> Policy:
     policy = policy_of("ppo", **KINDS["continuous"], normalize_observations=True)
     statistics = {
-        f"{OBSERVATION}/size": np.float32(9),
-        f"{OBSERVATION}/mean": np.array([0.5, -0.1, 2], np.float32),
-        f"{OBSERVATION}/variance": np.array([0.5, 1e-9, 2], np.float32),
+        f"{OBSERVATION}/size": np.array(9.0),
+        f"{OBSERVATION}/mean": np.array(mean),
+        f"{OBSERVATION}/variance": np.array(variance),
     }
     run, weights, source = vars(policy._trained).values()
     arrays = {**weights.arrays, **statistics}
@@ -105,6 +108,24 @@ def test_onnx_normalizes() -> None:
     batch = observations_of(policy)
     assert (np.abs((batch[:, 1] + 0.1) / 1e-4) > 10).any()  # is clipped
     check_onnx(policy)
+
+
+def test_large_means_are_subtracted_exactly() -> None:
+    """Float32 has no number between 16,384 and 16,384.002."""
+    policy = normalizing([16384 + 7e-4] * 3, [1e-6] * 3)
+    steps = np.linspace(-6, 6, 13)[:, None].repeat(3, axis=1)
+    batch = (16384 + steps * 2**-9).astype(np.float32)
+    arrays = policy._trained.weights.arrays
+    rounded = arrays | {f"{OBSERVATION}/mean": np.full(3, 16384, np.float32)}
+    layout, expected = policy._trained.run.layout, outputs_of(policy, batch)[0]
+    different = bind_network(layout, rounded)(batch)[0]
+    assert np.abs(different - expected).max() > 0.01
+    policy.export("policy.onnx")
+    session = onnxruntime.InferenceSession("policy.onnx")
+    (outputs,) = session.run(["output"], {"observation": batch})
+    np.testing.assert_allclose(outputs, expected, 1e-4, 1e-4)
+    theirs, _ = policy.to_keras().predict(batch, verbose=0)
+    np.testing.assert_allclose(theirs, expected, 1e-4, 1e-4)
 
 
 def test_onnx_has_every_activation() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xagents_ray.core.batches import mix_transitions
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory, Transitions, mix_transitions
+from xagents_ray.core.trajectory import Trajectory, Transitions
 from xagents_ray.replay.sum_tree import Priorities
 from xagents_ray.replay.transitions import TransitionReplay
 from xagents_ray.run.replay_buffer import load_replay, save_replay

@@ -38,6 +38,7 @@ class Step(NamedTuple):
     action: Any
     reward: float
     terminated: bool
+    log_prob: float
 
 
 class Drawn(NamedTuple):
@@ -48,6 +49,7 @@ class Drawn(NamedTuple):
     action: Any
     reward: Any
     discount: Any
+    log_probs: Any  # of the later steps
 
 
 def spec_of(shape: tuple[int, ...], stack: int, discrete: bool) -> EnvSpec:
@@ -143,6 +145,7 @@ class Actor:
         else:
             actions = rng.normal(size=(*shape, 2)).astype(np.float32)
         rewards = rng.normal(size=shape).astype(np.float32)
+        log_probs = np.zeros(shape, np.float32)
         for column in range(self.envs):
             rows = self.world.rows[self.first_env + column]
             if (self.is_new or self.is_cut_off) and rows and rows[-1] is not None:
@@ -168,12 +171,13 @@ class Actor:
                 truncated[t, column] = kind == "truncated"
                 self.ended[column] = kind != "on"
                 action, reward = actions[t, column].tolist(), float(rewards[t, column])
-                end = bool(terminated[t, column])
-                rows.append(Step(before, self.stack(column), action, reward, end))
+                end, log_probs[t, column] = bool(terminated[t, column]), np.sin(new)
+                step = before, self.stack(column), action, reward, end
+                rows.append(Step(*step, float(log_probs[t, column])))
         self.is_new = self.is_cut_off = False
         self.ids, self.starts = ids[length:], starts[length:]
         steps = actions, rewards, terminated, truncated, valid
-        last = None, None, 1, self.first_env
+        last = log_probs, None, 1, self.first_env
         return Trajectory(encode(ids, spec), starts, *steps, *last)
 
 
@@ -193,19 +197,21 @@ def steps_of(sample: Any, spec: EnvSpec) -> list[Drawn]:
     else:
         now, after = flat.observations[:, 0], flat.observations[:, 1]
     states = decode(now, spec), decode(after, spec)
-    columns = (*states, flat.actions, flat.rewards, flat.discounts)
+    log_probs = np.zeros(len(now)) if flat.log_probs is None else flat.log_probs
+    columns = (*states, flat.actions, flat.rewards, flat.discounts, log_probs)
     steps = zip(*(column.tolist() for column in columns), strict=True)
-    return [Drawn(tuple(a), tuple(b), c, d, e) for a, b, c, d, e in steps]
+    return [Drawn(tuple(a), tuple(b), *rest) for a, b, *rest in steps]
 
 
 def expected(held: dict[int, Step], first: Step, n_step: int) -> Drawn:
     """Return what a transition of up to so many steps should be, step by step."""
-    last, reward, discount = first, first.reward, GAMMA
+    last, reward, discount, log_probs = first, first.reward, GAMMA, 0.0
     for _ in range(n_step - 1):
         if last.terminated or last.after[-1] not in held:
             break
         last = held[last.after[-1]]
         reward += discount * last.reward
+        log_probs += discount * last.log_prob
         discount *= GAMMA
     return Drawn(
         first.before,
@@ -213,6 +219,7 @@ def expected(held: dict[int, Step], first: Step, n_step: int) -> Drawn:
         first.action,
         pytest.approx(reward, rel=1e-5, abs=1e-6),
         0 if last.terminated else pytest.approx(discount, rel=1e-6),
+        pytest.approx(log_probs, rel=1e-5, abs=1e-6),
     )
 
 
@@ -245,8 +252,16 @@ class Plan(NamedTuple):
 
     def replay(self) -> TransitionReplay:
         n_envs = sum(size for _, size in self.groups)
-        last = 7, self.seed, self.n_step, GAMMA
-        return TransitionReplay(self.spec, self.capacity, n_envs, *last)
+        return TransitionReplay(
+            self.spec,
+            self.capacity,
+            n_envs,
+            7,
+            self.seed,
+            self.n_step,
+            GAMMA,
+            has_log_probs=self.n_step > 1,
+        )
 
 
 @st.composite

@@ -19,6 +19,7 @@ from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import loading
 from xagents_ray.run import weights_formats as formats
+from xagents_ray.storage.checkpoints import load_checkpoint
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import read_file
@@ -72,7 +73,7 @@ def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
     mine, agent = shutil.copytree(run, tmp_path / "run"), run.parts[-3]
     saved = max((mine / "checkpoints").iterdir())
     before = json.loads((saved / "facts.json").read_text())["progress"]
-    old = arrays_of(saved / "arrays.npz")
+    old = load_checkpoint(saved).arrays
     steps, rows = before["env_steps"], read_history(mine / "history.parquet")
     result = xagents_ray.train(
         agent, resume=str(mine), max_steps=steps + 60, quiet=True

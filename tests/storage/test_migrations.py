@@ -101,6 +101,37 @@ def test_earlier_gaussian_policies_act_unscaled(run: str, is_gaussian: bool) -> 
     assert ("action_scaling" in values) == is_gaussian
 
 
+def test_statistics_become_float64() -> None:
+    trained = RUN.parents[2] / "ppo/Pendulum-v1"
+    saved = all_checkpoints(next(trained.iterdir()) / "checkpoints")[0]
+    parts = "mean", "size", "variance"
+    observation = [f"observation/{part}" for part in parts]
+    with np.load(saved / "arrays.npz") as file:
+        before = dict(file)
+    arrays = load_checkpoint(saved).arrays
+    found = {name for name, array in arrays.items() if array.dtype == np.float64}
+    assert found == {
+        *(f"policy/{name}" for name in observation),
+        *(f"return/{part}" for part in parts),
+    }
+    assert all(before[name].dtype == np.float32 for name in found)
+    assert before.keys() == arrays.keys()
+    assert all((array == before[name]).all() for name, array in arrays.items())
+
+    path = RUN.parents[3] / "weights/ppo-policy.npz"
+    weights = decode_npz(weights_of(path.read_bytes()))
+    wide = [name for name, array in weights.items() if array.dtype == np.float64]
+    assert sorted(wide) == observation
+
+
+def test_earlier_runs_of_sac_keep_their_policy_delay() -> None:
+    delays = [
+        RunDirectory(RUN.parents[2] / f"{agent}/Pendulum-v1/before").settings()[1]
+        for agent in ("sac", "td3", "ddpg")
+    ]
+    assert [values.get("policy_delay") for values in delays] == [1, 2, None]
+
+
 def test_files_of_the_newest_format_are_left_alone(second: None) -> None:
     data = encode_npz({"kernel": np.ones(2, np.float32)})[""]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -33,7 +33,7 @@ from xagents_ray.storage.weights import (
 ARRAYS: dict[str, Any] = {
     "dense-0/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
     "dense-0/bias": np.full(3, 0.5, np.float32),
-    "observation/mean": np.float32(7) + np.zeros((), np.float32),
+    "observation/mean": np.full((), 1 / 3),
 }
 SHAPES = {"dense-0/kernel": (2, 3), "dense-0/bias": (3,)}
 MEAN: dict[str, tuple[int, ...]] = {"observation/mean": ()}
@@ -306,6 +306,9 @@ def test_check_takes_what_fits() -> None:
     arrays, notes = match_arrays(wide, SHAPES, MEAN, "w.npz")
     assert_same(arrays, ARRAYS)
     assert notes == []
+    earlier = {"observation/mean": np.ones((), np.float32)}
+    narrow, _ = match_arrays({**ARRAYS, **earlier}, SHAPES, MEAN, "w.npz")
+    assert narrow["observation/mean"].dtype == np.float64
     arrays["dense-0/bias"][0] = 9  # its own, writable copy
     assert wide["dense-0/bias"][0] == 0.5
 

@@ -14,10 +14,10 @@ from tensorflow.python.framework.config import disable_op_determinism
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
-    Batch,
     Trajectory,
     Transitions,
     Weights,

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
-    Batch,
     Replayed,
     Trajectory,
     Transitions,

@@ -46,6 +46,7 @@ def phases() -> dict[str, list[float]]:
     from learner_support import make_learner, publish
 
     from xagents_ray.algorithms.table import find_algorithm
+    from xagents_ray.core.batches import assemble_batch
     from xagents_ray.core.spec import EnvSpec
     from xagents_ray.learners.tensors import pad_batches
     from xagents_ray.replay.trajectories import TrajectoryReplay
@@ -75,7 +76,7 @@ def phases() -> dict[str, list[float]]:
                     replay.insert(own._replace(first_env=own.first_env - first))
             if agent != "ppo":
                 parts.append(replay.sample(1, 1 if case.row.on_policy else BATCH_SIZE))
-        batch = records.assemble_batch(parts, BATCH_SIZE, [1])
+        batch = assemble_batch(parts, BATCH_SIZE, [1])
         outputs = learner.learn(batch, 10, {}, 2)
         totals = [float(np.abs(x).sum()) for x in outputs.weights.arrays.values()]
         numbers[agent] = [*outputs.metrics.values(), *totals]

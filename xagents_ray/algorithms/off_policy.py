@@ -1,6 +1,7 @@
 """Options and networks of off-policy algorithms that learn from single transitions."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class TransitionReplayGroup(ReplayGroup):
     priority_alpha: float
     her: str | None
     her_goals: int
+    n_step_entropy: bool = False
 
     def check_settings(self) -> None:
         """Raise UserError when PER or HER is configured but not enabled."""
@@ -80,18 +82,25 @@ class TransitionReplayGroup(ReplayGroup):
         return self.her is not None
 
     @property
+    def sums_log_probs(self) -> bool:
+        """Whether samples have log-densities of actions under the behavior policy."""
+        return self.n_step_entropy
+
+    @property
     def alpha(self) -> float | None:
         """Exponent of errors in priorities; None for uniform sampling."""
         return self.priority_alpha if self.prioritized else None
 
     @property
-    def arguments(self) -> tuple[int, float, tuple[str, int] | None, float | None]:
+    def arguments(self) -> tuple[Any, ...]:
         """Steps per transition, discount factor, HER's settings and PER's alpha.
 
-        The last two are None without HER and PER, respectively.
+        The last two are None without HER and PER, respectively. With `sums_log_probs`,
+        True follows.
         """
         relabeling = None if self.her is None else (self.her, self.her_goals)
-        return self.n_step, self.gamma, relabeling, self.alpha
+        more = (True,) if self.sums_log_probs else ()
+        return self.n_step, self.gamma, relabeling, self.alpha, *more
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
         """Return the number of batches due, and the env steps left over."""
@@ -225,6 +234,13 @@ critics = shared(
     "each update draws which two, as in REDQ (5 to 10, with --gradient-steps 20)",
     hp_type="categorical",
     known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
+)
+policy_delay = shared(
+    count,
+    "Delay after which, actor weights and target models will be updated",
+    unit="updates",
+    hp_type="categorical",
+    known_as=("policy_frequency", "policy_update_delay"),
 )
 step_noise_coef = shared(
     coefficient,

@@ -71,6 +71,12 @@ class SACConfig(AlgorithmConfig):
     train_frequency: int = off_policy.train_frequency(1)
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)
+    n_step_entropy: bool = option(
+        False,
+        "If specified, targets of several steps (--n-step) also sum the entropy of the "
+        "steps between, by the log-densities that their actions had when they were "
+        "taken; else only rewards",
+    )
     grad_norm: float | None = off_policy.network_grad_norm(None)
 
     buffer_max_size: int = replay.buffer_max_size(1_000_000)
@@ -94,6 +100,12 @@ class SACConfig(AlgorithmConfig):
         hp_type="categorical",
         known_as=("ent_coef", "entropy_coef", "temperature", "initial_alpha"),
     )
+    policy_delay: int | None = off_policy.policy_delay(
+        None,
+        help="Updates of the critics for each update of the actor and of alpha; "
+        "default: 1, or with more than two critics, as in REDQ, those of one env "
+        "step, --gradient-steps divided by --train-frequency",
+    )
     target_entropy: float | None = option(
         None,
         "Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: "
@@ -108,6 +120,11 @@ class SACConfig(AlgorithmConfig):
                 f"--init-log-std {self.init_log_std:g} is for state-dependent "
                 "exploration: add --sde-frequency, or leave it out."
             )
+        if self.n_step_entropy and self.n_step == 1:
+            raise UserError(
+                "--n-step-entropy is for targets of several steps: add --n-step 3, or "
+                "leave it out."
+            )
         if self.alpha == AUTO_ALPHA:
             return
         if not 0 <= self.fixed_alpha < math.inf:
@@ -119,6 +136,18 @@ class SACConfig(AlgorithmConfig):
                 f"--target-entropy is what --alpha auto aims at, and --alpha is "
                 f"{self.alpha}: leave one of them out."
             )
+
+    @property
+    def actor_period(self) -> int:
+        """Number of critic updates for each update of the actor and of alpha.
+
+        Source: arXiv:2101.05982, algorithm 1.
+        """
+        if self.policy_delay is not None:
+            return self.policy_delay
+        if self.critics <= 2:
+            return 1
+        return max(1, self.gradient_steps // self.train_frequency)
 
     @property
     def fixed_alpha(self) -> float:

@@ -7,7 +7,7 @@ from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS, with_critics
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.options import coefficient, count
+from xagents_ray.settings.options import coefficient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +57,7 @@ class TD3Config(AlgorithmConfig):
         0.2, "Standard deviation of the noise added to target actions"
     )
     noise_clip: float = coefficient(0.5, "Target noise clipping value")
-    policy_delay: int = count(
-        2,
-        "Delay after which, actor weights and target models will be updated",
-        unit="updates",
-        hp_type="categorical",
-    )
+    policy_delay: int = off_policy.policy_delay(2)
 
 
 add_algorithm(

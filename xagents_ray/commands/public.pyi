@@ -439,6 +439,10 @@ class Train_SAC_TD3(TypedDict, total=False):
     Default: 2."""
 
 class Both_SAC(TypedDict, total=False):
+    n_step_entropy: bool
+    """If specified, targets of several steps (--n-step) also sum the entropy of the
+    steps between, by the log-densities that their actions had when they were taken;
+    else only rewards. Default: False."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -762,6 +766,10 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
+    policy_delay: int | None
+    """Updates of the critics for each update of the actor and of alpha; default: 1, or
+    with more than two critics, as in REDQ, those of one env step, --gradient-steps
+    divided by --train-frequency (updates, ≥ 1)."""
 
 class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
@@ -950,6 +958,10 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
+    policy_delay: int | Sequence[int] | Space | None
+    """Updates of the critics for each update of the actor and of alpha; default: 1, or
+    with more than two critics, as in REDQ, those of one env step, --gradient-steps
+    divided by --train-frequency (updates, ≥ 1)."""
 
 class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,

@@ -98,7 +98,7 @@ def wrapper_name(index: int) -> str:
 
 
 def statistics_shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a normalizing policy's arrays, by name."""
+    """Return the shapes of a normalizing policy's float64 arrays, by name."""
     return moments_shapes(OBSERVATION, observation_shape)
 
 

@@ -1,4 +1,4 @@
-"""Trajectories, batches and weights; each frame is stored once.
+"""Trajectories, samples and weights; each frame is stored once.
 
 To add a kind of data, add a field here and its type to `field_types`; all code
 accesses and joins records by field names.
@@ -83,6 +83,9 @@ class Transitions(NamedTuple):
     priorities: FloatArray | None = None
     # int64 [K, N, 2], environment and number of the first step, for PriorityUpdate.
     rows: IntArray | None = None
+    # float32 [K, N], discounted sum of the log-densities of all actions but the first
+    # under the behavior policy, or None.
+    log_probs: FloatArray | None = None
 
 
 def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -100,8 +103,6 @@ def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-BatchPart = Trajectory | Replayed | Transitions
-"""A component of a batch."""
 _RecordT = TypeVar("_RecordT", Trajectory, Replayed, Transitions)
 
 
@@ -149,10 +150,13 @@ class Fill(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """A network's arrays by name (`dense-0/kernel`), and their version."""
+    """A network's arrays by name (`dense-0/kernel`), and their version.
+
+    They are float32, except the float64 statistics of observations.
+    """
 
     version: int
-    arrays: dict[str, FloatArray]
+    arrays: dict[str, Array]
 
 
 VERSION = "count/version"
@@ -261,60 +265,3 @@ def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | Non
         return trajectory
     columns = map_arrays(lambda x: x[:, low:high], trajectory)
     return columns._replace(first_env=own + low)
-
-
-class Batch(NamedTuple):
-    """The data of one learning phase."""
-
-    # The newest round, with all environments; None for an algorithm that learns only
-    # from the replay.
-    fresh: Trajectory | None = None
-    # K batches from the replay; None if nothing was sampled.
-    sampled: Transitions | Replayed | None = None
-
-
-def assemble_batch(
-    parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]
-) -> Batch:
-    """Assemble a batch from a round's trajectories and the shards' samples.
-
-    Args:
-        parts: trajectories and samples, in any order.
-        batch_size: transitions per batch, used if several shards sampled some.
-        seed: seed of the order in which transitions of several shards are mixed.
-    """
-    replayed = [each for each in parts if isinstance(each, Replayed)]
-    transitions = [each for each in parts if isinstance(each, Transitions)]
-    rounds = [x for x in parts if not isinstance(x, (Replayed, Transitions))]
-    fresh = merge_trajectories(rounds) if rounds else None
-    if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
-        return Batch(fresh, transitions[0])
-    if transitions:  # a single part of another size: other shards were empty
-        mixed = mix_transitions(transitions, batch_size, np.random.default_rng(seed))
-        return Batch(fresh, mixed)
-    return Batch(fresh, side_by_side(replayed) if replayed else None)
-
-
-def mix_transitions(
-    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
-) -> Transitions:
-    """Shuffle transitions of several shards into K batches of N.
-
-    Each part is [1, n, ...]. Together they have at least N transitions, where N is the
-    batch size; transitions beyond K * N are dropped.
-    """
-    batches = sum(p.rewards.shape[1] for p in parts) // batch_size
-    order = generator.permutation(batches * batch_size)
-
-    def mixed(*arrays: Array) -> Array:
-        rows = np.concatenate([array[0] for array in arrays])[order]
-        return rows.reshape(batches, batch_size, *rows.shape[1:])
-
-    return map_arrays(mixed, *parts)
-
-
-def side_by_side(parts: Sequence[Replayed]) -> Replayed:
-    """Concatenate the shards' batches by environment: [K, T, B1 + B2 + ...]."""
-    if len(parts) == 1:
-        return parts[0]
-    return map_arrays(lambda *x: np.concatenate(x, axis=2), *parts)

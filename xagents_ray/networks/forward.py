@@ -11,13 +11,13 @@ from xagents_ray.networks.layout import Layout
 
 
 def bind_network(
-    layout: Layout, arrays: Mapping[str, FloatArray]
+    layout: Layout, arrays: Mapping[str, Array]
 ) -> Callable[..., list[FloatArray]]:
     """Return the network's forward pass with its weights bound, as a function.
 
     Args:
         layout: the network.
-        arrays: float32 weights by name, `dense-0/kernel`.
+        arrays: float32 weights by name, `dense-0/kernel`, and float64 statistics.
     Returns:
         A function that maps [B, *input_shape], uint8 or float32, to a list with float32
         [B, units] per output. It normalizes the input if `arrays` has the arrays of
@@ -52,15 +52,18 @@ def bind_network(
     return forward
 
 
-def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
+def _normalizing(arrays: Mapping[str, Array]) -> Step | None:
     """Return a function that normalizes observations; None without statistics."""
     if f"{OBSERVATION}/mean" not in arrays:
         return None
     mean = arrays[f"{OBSERVATION}/mean"]
-    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(STD_EPSILON))
-    return lambda x: np.clip(
-        (x - mean) * scale, -CLIP_RANGE, CLIP_RANGE, dtype=np.float32
-    )
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + STD_EPSILON)
+
+    def normalize(x: Array) -> FloatArray:
+        clipped: Array = np.clip((x - mean) * scale, -CLIP_RANGE, CLIP_RANGE)
+        return clipped.astype(np.float32)
+
+    return normalize
 
 
 def _is_first(layout: Layout, layer: Layer) -> bool:

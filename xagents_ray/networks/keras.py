@@ -105,8 +105,9 @@ def of_observations(
     x = layers.Reshape(layout.input_shape)(x)
     if f"{OBSERVATION}/mean" in weights:
         mean, variance = (weights[f"{OBSERVATION}/{n}"] for n in ("mean", "variance"))
-        x = layers.Normalization(mean=mean, variance=variance + STD_EPSILON)(x)
-        x = keras.ops.clip(x, -CLIP_RANGE, CLIP_RANGE)
+        variance = variance + STD_EPSILON
+        x = layers.Normalization(mean=mean, variance=variance, dtype="float64")(x)
+        x = keras.ops.cast(keras.ops.clip(x, -CLIP_RANGE, CLIP_RANGE), "float32")
     else:
         x = layers.Rescaling(layout.scale)(x)
     return keras.Model(given, model(x), name="policy")

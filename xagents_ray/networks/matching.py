@@ -6,7 +6,7 @@ import numpy as np
 
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.moments import OBSERVATION, WRAPPER
-from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout
 
 _REMEDY = (
@@ -21,7 +21,7 @@ def match_arrays(
     optional: Mapping[str, tuple[int, ...]],
     path: str,
     layout: Layout | None = None,
-) -> tuple[dict[str, FloatArray], list[str]]:
+) -> tuple[dict[str, Array], list[str]]:
     """Return a file's arrays, checked and completed, and notes for the user.
 
     Args:
@@ -33,7 +33,8 @@ def match_arrays(
         path: path of the file, for messages.
         layout: layout of the model, for messages.
     Returns:
-        float32 arrays by name, and one sentence for each missing optional array.
+        float32 arrays by name, with float64 statistics, and one sentence for each
+        missing optional array.
     Raises:
         UserError: a name or shape is wrong, or a number is NaN or infinite.
     """
@@ -50,7 +51,7 @@ def match_arrays(
 
 
 def _complete(
-    arrays: dict[str, FloatArray], optional: Mapping[str, tuple[int, ...]], path: str
+    arrays: dict[str, Array], optional: Mapping[str, tuple[int, ...]], path: str
 ) -> list[str]:
     """Add missing optional arrays where they have a default; return notes on them."""
     notes = []
@@ -76,10 +77,11 @@ def _complete(
     return notes
 
 
-def _finite(name: str, array: Array, path: str) -> FloatArray:
-    """Return a float32 copy; UserError when a number is NaN or infinite."""
+def _finite(name: str, array: Array, path: str) -> Array:
+    """Return a float32 copy, float64 of statistics; UserError if it isn't finite."""
+    dtype = np.float64 if name.startswith(OBSERVATION) else np.float32
     with np.errstate(over="ignore"):
-        copy = np.array(array, np.float32)
+        copy: Array = np.array(array, dtype)
     if not np.isfinite(copy).all():
         raise UserError(
             f"{path}: {name} has numbers that are not finite; give weights from "

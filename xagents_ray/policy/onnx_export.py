@@ -110,8 +110,13 @@ def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> 
     x = graph.cast(x, np.float32)
     if f"{OBSERVATION}/mean" not in arrays:
         return x if layout.scale == 1 else graph.add("Mul", x, np.float32(layout.scale))
-    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(STD_EPSILON))
-    x = graph.add("Mul", graph.add("Sub", x, arrays[f"{OBSERVATION}/mean"]), scale)
+    mean = arrays[f"{OBSERVATION}/mean"]
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + STD_EPSILON)
+    # Two float32 numbers are as exact as one float64, which some runtimes lack.
+    nearest = mean.astype(np.float32)
+    x = graph.add("Sub", x, nearest)
+    x = graph.add("Sub", x, (mean - nearest).astype(np.float32))
+    x = graph.add("Mul", x, scale.astype(np.float32))
     return graph.add("Clip", x, np.float32(-CLIP_RANGE), np.float32(CLIP_RANGE))
 
 

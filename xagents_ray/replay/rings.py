@@ -25,9 +25,17 @@ class TransitionRings(Replay):
         capacity: maximum number of transitions, all environments together.
         n_envs: number of environments that insert.
         longest: number of rows of the longest trajectory.
+        has_log_probs: whether to hold the log-densities of actions.
     """
 
-    def __init__(self, spec: EnvSpec, capacity: int, n_envs: int, longest: int) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        n_envs: int,
+        longest: int,
+        has_log_probs: bool = False,
+    ) -> None:
         self._stack = spec.stack
         self._quota = env_quotas(capacity, n_envs)
         rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
@@ -46,6 +54,7 @@ class TransitionRings(Replay):
         self._info = None
         if spec.info:
             self._info = np.zeros((*shape, spec.info_size))
+        self._log_probs = np.zeros(shape, np.float32) if has_log_probs else None
         self._head = np.zeros(n_envs, np.int64)
         self._tail = np.zeros(n_envs, np.int64)
         self._count = np.zeros(n_envs, np.int64)
@@ -91,6 +100,9 @@ class TransitionRings(Replay):
         self._terminated[env, steps] = trajectory.terminated[:, column]
         if self._info is not None and trajectory.info is not None:
             self._info[env, steps] = trajectory.info[:, column]
+        if self._log_probs is not None:
+            assert trajectory.log_probs is not None
+            self._log_probs[env, steps] = trajectory.log_probs[:, column]
         self._make_room(env, end)
         self._valid[env, rows[:older]] = False
         self._valid[env, steps] = valid

@@ -33,6 +33,7 @@ class TransitionReplay(TransitionRings):
         gamma: discount factor.
         relabeling: strategy and count of `Hindsight`; None keeps all goals.
         alpha: exponent of the errors in priorities; None for uniform sampling.
+        has_log_probs: whether samples have log-densities of actions.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class TransitionReplay(TransitionRings):
         gamma: float,
         relabeling: tuple[str, int] | None = None,
         alpha: float | None = None,
+        has_log_probs: bool = False,
     ) -> None:
-        super().__init__(spec, capacity, n_envs, longest)
+        super().__init__(spec, capacity, n_envs, longest, has_log_probs)
         self._random = np.random.default_rng([seed, capacity])
         self._n_step, self._gamma = n_step, gamma
         self._hindsight = None
@@ -158,6 +160,9 @@ class TransitionReplay(TransitionRings):
             rewards=batched(rewards),
             discounts=batched(discounts),
         )
+        if self._log_probs is not None:
+            later = self._later_log_probs(self._log_probs, rows, places, steps)
+            transitions = transitions._replace(log_probs=batched(later))
         if self._priorities is None:
             return transitions
         drawn = self._priorities.at(places).astype(np.float32)
@@ -276,6 +281,20 @@ class TransitionReplay(TransitionRings):
         rewards = (on * rewards) @ powers[:-1]
         discounts = powers[steps] * ~(on & ends).any(axis=1)
         return rewards, discounts, steps
+
+    def _later_log_probs(
+        self, rings: Array, rows: IntArray, places: IntArray, steps: Any
+    ) -> FloatArray:
+        """Return discounted sums of the log-densities of actions after a row's own.
+
+        They are float32 [M], each of `steps` - 1 actions.
+        """
+        ahead = np.arange(1, self._n_step)
+        at = (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
+        is_counted = ahead < np.reshape(steps, (-1, 1))
+        powers = (self._gamma**ahead).astype(np.float32)
+        sums: FloatArray = (is_counted * rings.take(at)) @ powers
+        return sums
 
     def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Draw environments, ring rows and places of K * N valid transitions.

@@ -17,18 +17,17 @@ from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.batches import BatchPart, assemble_batch
 from xagents_ray.core.errors import EndlessEpisode
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import (
-    BatchPart,
     PhaseOutputs,
     RolloutReport,
     Trajectory,
     Weights,
     WeightsFile,
-    assemble_batch,
 )
 from xagents_ray.replay.base import Replay
 from xagents_ray.run.driver import Snapshot

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pkgutil import resolve_name
 
-from xagents_ray.core.trajectory import FloatArray, WeightsFile
+from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.storage import weights
@@ -21,12 +21,12 @@ _DECODE = {
 
 
 def encode_weights(
-    arrays: Mapping[str, FloatArray], layout: Layout, path: str
+    arrays: Mapping[str, Array], layout: Layout, path: str
 ) -> WeightsFile:
     """Return the weights file of a model, to be written at a path.
 
     Args:
-        arrays: float32 arrays of the network, and extras like `log_std` [A], by name.
+        arrays: arrays of the network, and extras like `log_std` [A], by name.
         layout: layout of the network.
         path: path of the file; its ending determines the format.
     Raises:
@@ -44,7 +44,7 @@ def encode_weights(
 
 def decode_weights(
     file: WeightsFile, layout: Layout, optional: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, FloatArray], list[str]]:
+) -> tuple[dict[str, Array], list[str]]:
     """Return a weights file's arrays for a network, and notes for the user.
 
     Args:
@@ -52,7 +52,7 @@ def decode_weights(
         layout: layout of the network.
         optional: shapes of extras by name; see `match_arrays`.
     Returns:
-        float32 arrays by name, and one sentence for each missing extra.
+        Arrays by name, and one sentence for each missing extra; see `match_arrays`.
     Raises:
         UserError: the file is damaged, or of another network.
         OSError: a temporary file can't be written.

@@ -281,6 +281,11 @@ class ReplayGroup(Group):
         return False
 
     @property
+    def sums_log_probs(self) -> bool:
+        """Whether samples have log-densities of actions under the behavior policy."""
+        return False
+
+    @property
     def initial_size(self) -> int:
         """Buffer size at which learning from it starts."""
         return self.buffer_initial_size or max(1, self.buffer_max_size // 10)

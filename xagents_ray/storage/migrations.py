@@ -9,11 +9,14 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
 
 Arrays = dict[str, Array]
 _COMMENT = "xagents-ray format {}"
+_STATISTICS = re.compile("(.*/)?(observation|return)/(size|mean|variance)")
 
 
 class Migration(NamedTuple):
@@ -57,9 +60,27 @@ def _act_as_trained(agent: str, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _widen_statistics(arrays: Arrays) -> Arrays:
+    """Convert the statistics of normalization from float32 to float64."""
+    return {
+        name: array.astype(np.float64) if _STATISTICS.fullmatch(name) else array
+        for name, array in arrays.items()
+    }
+
+
+def _keep_policy_delay(agent: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Set SAC's `policy_delay` to 1, which it was with any number of critics."""
+    return {**values, "policy_delay": 1} if agent == "sac" else values
+
+
 MIGRATIONS: list[Migration] = [
     Migration(checkpoint=_name_pending_steps, summary=_name_failures),
     Migration(settings=_act_as_trained),
+    Migration(
+        settings=_keep_policy_delay,
+        checkpoint=lambda arrays, facts: (_widen_statistics(arrays), facts),
+        weights=_widen_statistics,
+    ),
 ]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
