@@ -69,7 +69,7 @@ def _complete(
         notes.append(
             f"{path} has no statistics of observations; they start from scratch."
         )
-    if any(name.startswith(WRAPPER) and name not in checked for name in optional):
+    if any(name.startswith(WRAPPER) and name not in arrays for name in optional):
         notes.append(
             f"{path} has no statistics of the environment's wrappers; they start from "
             "scratch."

@@ -144,3 +144,13 @@ class TransitionRings(Replay):
             self._tail[env] = tail + valid[surplus - 1] + 1
             self._count[env] -= surplus
             self._full[env] = True
+
+    def _any(
+        self, count: int, random: np.random.Generator
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Draw environments, ring rows and places of M random rows, valid or not."""
+        ends = (self._head - self._tail).cumsum()
+        drawn = random.integers(ends[-1], size=count)
+        envs = np.searchsorted(ends, drawn, side="right")
+        rows = ((self._head - ends).take(envs) + drawn) % self._length
+        return envs, rows, envs * self._length + rows

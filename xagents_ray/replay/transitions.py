@@ -306,20 +306,12 @@ class TransitionReplay(TransitionRings):
             places = self._priorities.draw(batches, size, self._random)
             envs = places // self._length
             return envs, places - envs * self._length, places
-        envs, rows, places = self._any(batches * size)
+        envs, rows, places = self._any(batches * size, self._random)
         bad = np.flatnonzero(~self._valid.take(places))
         while len(bad):
-            envs[bad], rows[bad], places[bad] = self._any(len(bad))
+            envs[bad], rows[bad], places[bad] = self._any(len(bad), self._random)
             bad = bad[~self._valid.take(places[bad])]
         return envs, rows, places
-
-    def _any(self, count: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw environments, ring rows and places of M random rows, valid or not."""
-        ends = (self._head - self._tail).cumsum()
-        drawn = self._random.integers(ends[-1], size=count)
-        envs = np.searchsorted(ends, drawn, side="right")
-        rows = ((self._head - ends).take(envs) + drawn) % self._length
-        return envs, rows, envs * self._length + rows
 
 
 def _take(rings: Array, places: IntArray) -> Array:
