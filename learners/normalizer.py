@@ -8,8 +8,8 @@ import tensorflow as tf
 from xagents_ray.core.moments import (
     CLIP_RANGE,
     OBSERVATION,
+    POLICY_STATISTICS,
     STD_EPSILON,
-    WRAPPER,
     Moments,
     Statistics,
     merge_moments,
@@ -92,11 +92,11 @@ class Normalizer:
                 variable.assign(np.float64(value))
 
     def policy_arrays(self) -> dict[str, Array]:
-        """Return the statistics of observations to act with, float64 by name."""
+        """Return the statistics of observations and wrappers, float64 by name."""
         return {
             name: np.asarray(variable.numpy())
             for name, variable in self.variables.items()
-            if name.startswith(OBSERVATION)
+            if name.startswith(POLICY_STATISTICS)
         }
 
     def named(self, model: str) -> dict[str, tf.Variable]:
@@ -105,9 +105,8 @@ class Normalizer:
         Those of observations and of wrappers belong to the weights of `model`, which
         acts.
         """
-        acting = OBSERVATION, WRAPPER
         return {
-            f"{model}/{name}" if name.startswith(acting) else name: variable
+            f"{model}/{name}" if name.startswith(POLICY_STATISTICS) else name: variable
             for name, variable in self.variables.items()
         }
 

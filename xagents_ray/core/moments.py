@@ -16,6 +16,8 @@ OBSERVATION = "observation"
 """Prefix of a normalizing policy's arrays: `observation/mean`, …."""
 WRAPPER = "wrapper-"
 """Prefix of the names of statistics of an environment's normalizing wrappers."""
+POLICY_STATISTICS = OBSERVATION, WRAPPER
+"""Prefixes of the float64 arrays among the weights to act with."""
 
 
 class Moments(NamedTuple):

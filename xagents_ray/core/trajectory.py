@@ -152,7 +152,7 @@ class Fill(NamedTuple):
 class Weights(NamedTuple):
     """A network's arrays by name (`dense-0/kernel`), and their version.
 
-    They are float32, except the float64 statistics of observations.
+    They are float32, except the float64 statistics of observations and wrappers.
     """
 
     version: int

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xagents_ray.core.errors import UserError, pluralize
-from xagents_ray.core.moments import OBSERVATION, WRAPPER
+from xagents_ray.core.moments import OBSERVATION, POLICY_STATISTICS, WRAPPER
 from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout
 
@@ -79,7 +79,7 @@ def _complete(
 
 def _finite(name: str, array: Array, path: str) -> Array:
     """Return a float32 copy, float64 of statistics; UserError if it isn't finite."""
-    dtype = np.float64 if name.startswith(OBSERVATION) else np.float32
+    dtype = np.float64 if name.startswith(POLICY_STATISTICS) else np.float32
     with np.errstate(over="ignore"):
         copy: Array = np.array(array, dtype)
     if not np.isfinite(copy).all():
