@@ -432,16 +432,19 @@ class Both_PPO_TRPO(TypedDict, total=False):
     """Shift and scale the policy's advantages to a mean of 0 and a deviation of 1;
     --no-normalize-advantages learns from them as they are. Default: True."""
 
+class Both_SAC(TypedDict, total=False):
+    clip_mean: float
+    """Largest magnitude of the means with --sde-frequency, before the tanh; 0 for no
+    bound, which runs and weights of earlier versions have (≥ 0). Default: 2.0."""
+    target_entropy: float | None
+    """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
+    the number of an action's components (nats)."""
+
 class Train_SAC_TD3(TypedDict, total=False):
     critics: int
     """Number of critics. Targets take the smaller value of two of them; with more, each
     update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
     Default: 2."""
-
-class Both_SAC(TypedDict, total=False):
-    target_entropy: float | None
-    """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
-    the number of an action's components (nats)."""
 
 class Both_TRPO(TypedDict, total=False):
     cg_iterations: int
@@ -744,8 +747,8 @@ class TrainPPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_
 
 class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_DDPG_SAC_TD3_TRPO, Train_DDPG_SAC_TD3,
-    Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Train_SAC_TD3,
-    Both_SAC, total=False):
+    Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Both_SAC,
+    Train_SAC_TD3, total=False):
     alpha: str | Path | float
     """Entropy coefficient, or auto: it starts at 1 and is learned, so that the policy's
     entropy meets --target-entropy. Default: auto."""
