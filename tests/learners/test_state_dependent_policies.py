@@ -105,7 +105,8 @@ def test_a2c_takes_the_step_of_finite_differences() -> None:
         gradient = finite_differences(loss_of, np.float64(array), 1e-5)
         expected = array - lr * gradient / (np.abs(gradient) + 1 / 0.001**0.5)
         np.testing.assert_allclose(after[name], expected, atol=2e-4, err_msg=name)
-        assert np.abs(gradient).max() > 1e-3
+        is_learned = name != "action_scaling"  # which is a record
+        assert (np.abs(gradient).max() > 1e-3) == is_learned
 
 
 def acted_on(learner: Any) -> tuple[Trajectory, Any, Any]:
