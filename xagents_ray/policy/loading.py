@@ -96,8 +96,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(
-            "Give either --weights with the trained files, or --run with a run's "
-            "directory."
+            "Give either --weights with trained files or --run with a run's directory."
         )
     values, trained_in = dict(given), EnvConfig.of(given)
     checkpoint = None
@@ -163,7 +162,7 @@ def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> li
 
     Args:
         env: the environment in which the policy acts.
-        spec: its spec.
+        spec: spec of this environment.
         trained_in: the run's environment, or the same one without a run.
     Raises:
         UserError: the spaces of the two differ.
