@@ -306,7 +306,6 @@ def test_runs(name: str, where: str, train: Callable[..., dict[str, Any]]) -> No
         n_step=2,
         max_steps=300,
         buffer_initial_size=60,
-        quiet=True,
         **placed,
     )
     assert result["env_steps"] >= 300

@@ -178,7 +178,7 @@ def test_every_image_has_a_network(agent: str) -> None:
 
 @pytest.mark.parametrize("shape", [(4, 84, 84), (7, 7, 3), (2, 3)])
 def test_runs(shape: tuple[int, ...], train: Callable[..., dict[str, Any]]) -> None:
-    settings = {"env": "test_images:seen", "local": True, "quiet": True}
+    settings = {"env": "test_images:seen", "local": True}
     kwargs = (f"shape={[*shape]}", 'dtype="uint8"')
     for agent, more in (("dqn", {"buffer_initial_size": 40}), ("a2c", {})):
         train(agent, env_kwargs=kwargs, max_steps=60, **settings, **more)

@@ -38,7 +38,6 @@ def test_a_run_repeats_no_index(
         **numbered(tmp_path, n_envs=2, her="future", max_steps=200, eval_every=50),
         buffer_initial_size=60,
         eval_episodes=2,
-        quiet=True,
         **placed,
     )
     rewards = [5, 6] if where == "ray" else [5]

@@ -208,7 +208,7 @@ def mean_of(policy: xagents_ray.Policy) -> Any:
 def test_runs_keep_them(
     agent: str, settings: dict[str, Any], train: Callable[..., dict[str, Any]]
 ) -> None:
-    given = {"env": f"{HERE}:Far", "wrappers": BOTH, "eval_episodes": 2, "quiet": True}
+    given = {"env": f"{HERE}:Far", "wrappers": BOTH, "eval_episodes": 2}
     result = train(agent, max_steps=640, **given, **settings)
     policy = xagents_ray.load(result["directory"])
     np.testing.assert_allclose(mean_of(policy), 1000, atol=5)
@@ -225,9 +225,9 @@ def test_runs_keep_them(
 def test_resumed_runs_go_on_with_them(train: Callable[..., dict[str, Any]]) -> None:
     """As one that was not interrupted."""
     given = {"env": "CartPole-v1", "wrappers": BOTH, "n_steps": 32, "n_envs": 2}
-    given |= {"local": True, "quiet": True, "seed": 3, "run_dir": "resumed"}
+    given |= {"local": True, "seed": 3, "run_dir": "resumed"}
     first = train("ppo", max_steps=256, **given)["directory"]
-    train("ppo", resume=first, max_steps=512, local=True, quiet=True)
+    train("ppo", resume=first, max_steps=512, local=True)
     whole = train("ppo", max_steps=512, **{**given, "run_dir": "whole"})["directory"]
     found, expected = (
         xagents_ray.load(str(Path(path)))._trained.weights.arrays
