@@ -117,7 +117,7 @@ def parts_beyond(agent: str, settings: Mapping[str, Any]) -> list[str]:
 
     Args:
         agent: name of our algorithm.
-        settings: its settings by flat name.
+        settings: settings of our algorithm by flat name.
     """
     found = [part for name, part in _PARTS.items() if settings.get(name)]
     if (steps := settings.get("n_step", 1)) > 1:

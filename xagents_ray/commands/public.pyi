@@ -77,7 +77,7 @@ class Both_All(TypedDict, total=False):
     """Minimum plateau reduces to stop training (reduces, ≥ 1). Default: 3."""
     env: str | Path | Callable[..., Any] | gymnasium.envs.registration.EnvSpec | None
     """Gymnasium environment id, package.module:EnvId for one that importing the module
-    registers, or package.module:factory for an own one; from Python also a class, a
+    registers, or package.module:factory for your own; from Python also a class, a
     function that makes one, or a Gymnasium EnvSpec."""
     env_kwargs: str | Path | Sequence[str | Path] | Mapping[str, Any] | None
     """Arguments of the environment, key=value …, or one JSON object; a dict from
@@ -97,7 +97,7 @@ class Both_All(TypedDict, total=False):
     keep_checkpoints: int
     """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
     learner_gpus: float | None
-    """GPUs of the learner; default: 1 where there is one. Nothing else sees them (≥
+    """GPUs of the learner; default: 1 if there is one. Other processes use none (≥
     0)."""
     learner_threads: int | None
     """Threads of the learner; default: one for small networks, on which more would wait
@@ -115,9 +115,9 @@ class Both_All(TypedDict, total=False):
     before it is given up; errors at the same line count until an episode ends (≥ 0).
     Default: 3."""
     n_actors: int | None
-    """Env actors that share out the environments; default: one per core, at most one
-    per environment; with --policy-lag one less where the learner uses several cores (≥
-    1)."""
+    """Number of env actors, which share the environments; default: one per core, at
+    most one per environment; with --policy-lag one less where the learner uses several
+    cores (≥ 1)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -131,9 +131,8 @@ class Both_All(TypedDict, total=False):
     """Minimum non-improvements to reduce lr; the mean reward is checked once per
     --n-envs episodes (checks, ≥ 1). Default: 10."""
     policy_lag: int
-    """Each rollout acts with weights that many versions old, so that acting and
-    learning overlap; 0 alternates them (weights versions, ≥ 0 and ≤ 1000). Default:
-    0."""
+    """Age of the weights that a rollout acts with, so that acting and learning overlap;
+    with 0 they alternate (weights versions, ≥ 0 and ≤ 1000). Default: 0."""
     precision: Literal["float32", "bfloat16"]
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
@@ -155,10 +154,10 @@ class Both_All(TypedDict, total=False):
     """Size of the total reward buffer, used for calculating the mean reward (episodes,
     ≥ 1). Default: 100."""
     round_deadline: float | None
-    """Learn without env actors that take longer for a rollout, which counts for the
-    next round within --policy-lag; default: wait for all (seconds, > 0)."""
+    """Longest wait for the rollouts of a round; a late one counts for the next round if
+    --policy-lag allows it; default: wait for all (seconds, > 0)."""
     run_dir: str | Path
-    """Directory in which runs get a directory each. Default: runs."""
+    """Directory that holds a directory for each run. Default: runs."""
     seed: int | None
     """Random seed; makes the run reproducible on this machine (on a GPU, by operations
     that are slower) (≥ 0 and ≤ 2147483647)."""
@@ -194,8 +193,9 @@ class Train_All(TypedDict, total=False):
     Default: 0.999."""
     callbacks: str | Path | Sequence[str | Path] | OwnCallbacks | None
     """Own code that is called during the run: package.module:name of an
-    xagents_ray.Callback, or of a function that is called after each rollout; from
-    Python also the objects themselves."""
+    xagents_ray.Callback, of another object with methods such as on_episode, or of a
+    function that is called after each rollout; from Python also the objects
+    themselves."""
     checkpoints: str | Path | Sequence[str | Path] | None
     """Path(s) to new model(s) to which weights will be saved at each new best mean
     reward over a full reward buffer, or evaluation with --eval-every: .tf, .weights.h5
@@ -385,8 +385,7 @@ class Train_DDPG_TD3(TypedDict, total=False):
 
 class Both_DQN(TypedDict, total=False):
     atoms: int
-    """Returns that a distribution has probabilities of, at equal distances (≥ 2).
-    Default: 51."""
+    """Number of equally spaced returns in a distribution (≥ 2). Default: 51."""
     distributional: bool
     """If specified, learns the distribution of returns (C51), not only its mean.
     Default: False."""
@@ -396,16 +395,16 @@ class Both_DQN(TypedDict, total=False):
     """If specified, the network ends in two streams, of values and advantages. Default:
     False."""
     epsilon_ladder: bool
-    """If specified, each of the N environments keeps an epsilon of its own, 0.4^(1 +
-    7i/(N - 1)) of the i-th, from 0 on. Default: False."""
+    """If specified, each of the N environments has a constant epsilon of its own:
+    0.4^(1 + 7i/(N - 1)) for environment i, counted from 0. Default: False."""
     noisy: Literal["factorised", "independent"] | None
-    """Noise on the weights of dense layers, of learned deviation, which explores in
-    place of epsilon once learning begins; actions are random before
+    """Noise on the weights of dense layers, with a learned standard deviation, which
+    explores in place of epsilon once learning begins; before, actions are random
     (factorised|independent)."""
     v_max: float
-    """The largest of these returns. Default: 10.0."""
+    """Largest return of a distribution. Default: 10.0."""
     v_min: float
-    """The smallest of these returns. Default: -10.0."""
+    """Smallest return of a distribution. Default: -10.0."""
 
 class Both_IMPALA(TypedDict, total=False):
     replay_share: float
@@ -468,9 +467,9 @@ class Tune_All(TypedDict, total=False):
     n_envs: int | Sequence[int] | Space
     """Number of environments to create (≥ 1). Default: 1."""
     n_jobs: int
-    """Parallel trials, which share out the cores and GPUs (≥ 1). Default: 1."""
+    """Trials that run in parallel and share the cores and GPUs (≥ 1). Default: 1."""
     n_trials: int
-    """Trials that the study has in the end: complete, pruned and failed ones (≥ 1).
+    """Trials of the study when the sweep ends: complete, pruned and failed ones (≥ 1).
     Default: 1."""
     non_silent: bool
     """If specified, the messages of trials and of Optuna are printed, in place of the
@@ -685,8 +684,8 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     target_sync_steps: int
     """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
     tau: float
-    """Part of its way to the online model that the target model moves at each sync; 1
-    copies it (> 0 and ≤ 1). Default: 1.0."""
+    """Fraction of the distance to the online model that the target model moves at each
+    sync; 1 copies it (> 0 and ≤ 1). Default: 1.0."""
     train_frequency: int
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
@@ -872,8 +871,8 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     target_sync_steps: int | Sequence[int] | Space
     """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
     tau: float | Sequence[float] | Space
-    """Part of its way to the online model that the target model moves at each sync; 1
-    copies it (> 0 and ≤ 1). Default: 1.0."""
+    """Fraction of the distance to the online model that the target model moves at each
+    sync; 1 copies it (> 0 and ≤ 1). Default: 1.0."""
     train_frequency: int | Sequence[int] | Space
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""

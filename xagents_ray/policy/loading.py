@@ -148,7 +148,7 @@ def _stored(
                 "give --weights in place of --run."
             )
     env = EnvConfig.of(stored)
-    if given.get("env", env.env) != env.env:
+    if "env" in given and given["env"] != env.env:
         kept = stored.keys() - {"env_kwargs", "vectorization"}
         stored = {name: stored[name] for name in kept}
     return {**stored, **given}, env
@@ -159,7 +159,7 @@ def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> li
 
     Args:
         env: the environment in which the policy acts.
-        spec: its spec.
+        spec: spec of that environment.
         trained_in: the run's environment, or the same one without a run.
     Raises:
         UserError: the spaces of the two differ.
