@@ -2,20 +2,17 @@
 
     pip install pyte
     python docs/terminal.py docs/terminal.svg "xagents-ray train ppo --env …" …
-    python docs/terminal.py --rows 30 --still 10 docs/wandb.svg "wandb leet …"
 
 The commands run for real, one after another, and the picture shows what they print at
-the pace at which they do, with pauses cut to one second. With `--still`, it shows only
-what the terminal shows after so many seconds, when the command is ended.
+the pace at which they do, with pauses cut to one second.
 """
 
-import argparse
 import fcntl
 import os
 import pty
 import select
-import signal
 import struct
+import sys
 import termios
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +22,7 @@ from typing import NamedTuple
 
 import pyte
 
-COLUMNS = 88
+COLUMNS, ROWS = 88, 16
 WIDTH, HEIGHT = 8.4, 18.0
 """Of a character, in pixels."""
 LONGEST = 1.0
@@ -52,28 +49,15 @@ class Frame(NamedTuple):
     rows: tuple[str, ...]  # each row's content as SVG
 
 
-def outputs(
-    command: str, rows: int, limit: float | None
-) -> Iterator[tuple[float, bytes]]:
-    """Run a command in a terminal; yield what it prints, and when.
-
-    Args:
-        command: what a shell runs.
-        rows: height of the terminal.
-        limit: seconds after which the command is ended; None for no limit.
-    """
+def outputs(command: str) -> Iterator[tuple[float, bytes]]:
+    """Run a command in a terminal; yield what it prints, and when."""
     process, terminal = pty.fork()
     if process == 0:
         environment = {**os.environ, "TERM": "xterm-256color"}
         os.execvpe("sh", ["sh", "-c", command], environment)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
-    until = None if limit is None else time.monotonic() + limit
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     while True:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if not select.select([terminal], [], [], left)[0]:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            return
+        select.select([terminal], [], [])
         try:
             printed = os.read(terminal, 65536)
         except OSError:  # it has ended
@@ -86,24 +70,15 @@ def outputs(
         raise SystemExit(f"{command} failed.")
 
 
-def still(command: str, rows: int, seconds: float) -> Frame:
-    """Return what the terminal shows some seconds after a command has begun."""
-    screen = pyte.Screen(COLUMNS, rows)
-    stream = pyte.ByteStream(screen)
-    for _, printed in outputs(command, rows, seconds):
-        stream.feed(printed)
-    return Frame(0.0, picture(screen))
-
-
-def frames(commands: Sequence[str], rows: int) -> Iterator[Frame]:
+def frames(commands: Sequence[str]) -> Iterator[Frame]:
     """Yield each picture that differs from the one before, at most five a second."""
-    screen = pyte.Screen(COLUMNS, rows)
+    screen = pyte.Screen(COLUMNS, ROWS)
     stream, shown, now = pyte.ByteStream(screen), 0.0, 0.0
     for command in commands:
         stream.feed(f"\x1b[1m$ {command}\x1b[0m\r\n".encode())
         yield Frame(now, picture(screen))
         last = time.monotonic()
-        for moment, printed in outputs(command, rows, None):
+        for moment, printed in outputs(command):
             now += min(moment - last, LONGEST)
             last = moment
             stream.feed(printed)
@@ -118,7 +93,7 @@ def frames(commands: Sequence[str], rows: int) -> Iterator[Frame]:
 def picture(screen: pyte.Screen) -> tuple[str, ...]:
     """Return the screen's rows as SVG, one span for each style."""
     rows = []
-    for y in range(screen.lines):
+    for y in range(ROWS):
         spans, start = [], 0
         cells = [screen.buffer[y][x] for x in range(COLUMNS)]
         for x in range(1, COLUMNS + 1):
@@ -144,10 +119,9 @@ def style(cell: pyte.screens.Char) -> str:
 def svg(recorded: Sequence[Frame]) -> str:
     """Return frames as an SVG that repeats them; each row is drawn where it changes."""
     total = recorded[-1].seconds + END
-    rows = len(recorded[0].rows)
-    width, height = COLUMNS * WIDTH + 32, rows * HEIGHT + 48
+    width, height = COLUMNS * WIDTH + 32, ROWS * HEIGHT + 48
     parts, rules = [], []
-    for y in range(rows):
+    for y in range(ROWS):
         begun = 0
         for i in range(1, len(recorded) + 1):
             row = recorded[begun].rows[y]
@@ -184,21 +158,6 @@ def svg(recorded: Sequence[Frame]) -> str:
     )
 
 
-def main() -> None:
-    """Record what the command line names."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--still", type=float, metavar="SECONDS")
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("commands", nargs="+")
-    given = parser.parse_args()
-    if given.still is None:
-        recorded = list(frames(given.commands, given.rows))
-    else:
-        (command,) = given.commands
-        recorded = [still(command, given.rows, given.still)]
-    given.picture.write_text(svg(recorded), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    path, *given = sys.argv[1:]
+    Path(path).write_text(svg(list(frames(given))), encoding="utf-8")
