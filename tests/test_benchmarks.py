@@ -289,7 +289,7 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     assert rows.select(shown).equals(pq.read_table(history, columns=shown))
     text = page.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
-    (line,) = (line for line in text.splitlines() if "CartPole" in line)
+    (line,) = (x for x in text.splitlines() if x.startswith("| ppo"))
     assert line.startswith("| ppo | CartPole-v1 with `max_steps=600` |")
     assert "| 500 @ 100k |" in line
     assert "Of the 1 pair that both have, 0 are at RL Zoo's mean" in text

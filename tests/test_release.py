@@ -54,6 +54,22 @@ def test_a_package_index_takes_both(dist: Path) -> None:
     run("twine", "check", "--strict", *files)
 
 
+def test_the_readme_and_the_metadata_say_where_to_turn() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    contact = text.partition("## Contact\n")[2].partition("\n## ")[0]
+    for link in ("../../issues", "../../pulls", "SECURITY.md", "CONTRIBUTING.md"):
+        assert f"]({link})" in contact
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert {"docs/importances.png", "docs/terminal.svg"} <= {*pictures}
+    assert all((ROOT / each).is_file() for each in pictures)
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    urls = setup["metadata"]["project_urls"].strip().splitlines()
+    assert urls and all(re.fullmatch(r"[^=]{1,32} = https://\S+", url) for url in urls)
+    assert "https://github.com/schissmantics/xagents" in contact
+    assert setup["metadata"]["author"]
+
+
 def test_the_wheel_holds_every_module(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:

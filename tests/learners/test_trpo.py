@@ -271,7 +271,7 @@ def test_flags_of_ppo_are_refused(flag: str, capsys: Any) -> None:
     """With what is there in their place, as `train` refuses them; help has none."""
     assert cli.run(["evaluate", "trpo", "--env", "CartPole-v1", f"--{flag}", "1"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"xagents-ray: --{flag} is no setting")
+    assert error.startswith(f"xagents-ray: --{flag} isn't a setting")
     assert "--critic-iterations" in error
     assert error.count("\n") == error.count(".") == 1
     assert cli.run(["train", "trpo", "--help"]) == 0

@@ -151,7 +151,7 @@ def _stored(
                 "give --weights in place of --run."
             )
     env = EnvConfig.of(stored)
-    if given.get("env", env.env) != env.env:
+    if "env" in given and given["env"] != env.env:
         kept = stored.keys() - {"env_kwargs", "vectorization"}
         stored = {name: stored[name] for name in kept}
     return {**stored, **given}, env
@@ -240,7 +240,7 @@ def _with_newest(
             parts = (arrays[f"{name}/{part}"] for part in moments.Moments._fields[1:])
             before = moments.Moments(float(arrays[f"{name}/size"]), *parts)
             merged = moments.merge_moments(before, new)._asdict()
-            newest |= {f"{name}/{k}": np.float32(v) for k, v in merged.items()}
+            newest |= {f"{name}/{k}": np.float64(v) for k, v in merged.items()}
     return newest
 
 
