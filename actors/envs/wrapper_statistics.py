@@ -33,10 +33,11 @@ def is_normalizing(layer: Any) -> bool:
 
 
 class MeasuringMoments(RunningMeanStd):
-    """Running statistics that also collect the moments of new samples."""
+    """Running statistics in float64 that also collect the moments of new samples."""
 
     def __init__(self, before: RunningMeanStd) -> None:
-        self.mean, self.var, self.count = before.mean, before.var, before.count
+        self.mean, self.var = np.float64(before.mean), np.float64(before.var)
+        self.count = before.count
         self._new: Statistics = {}
 
     def update_from_moments(self, mean: Any, var: Any, count: int) -> None:
@@ -53,10 +54,7 @@ class MeasuringMoments(RunningMeanStd):
 
     def load(self, moments: Moments) -> None:
         """Continue from these moments."""
-        dtype = np.asarray(self.mean).dtype
-        self.mean = np.asarray(moments.mean, dtype)
-        self.var = np.asarray(moments.variance, dtype)
-        self.count = moments.size
+        self.mean, self.var, self.count = moments.mean, moments.variance, moments.size
 
 
 class NormalizingWrappers:

@@ -64,7 +64,7 @@ def config_of(kind: str) -> EnvConfig:
 
 def arrays_of(statistics: dict[str, Moments]) -> dict[str, Any]:
     return {
-        f"{name}/{part}": np.float32(value)
+        f"{name}/{part}": np.float64(value)
         for name, moments in statistics.items()
         for part, value in moments._asdict().items()
     }
@@ -212,6 +212,9 @@ def test_runs_keep_them(
     result = train(agent, max_steps=640, **given, **settings)
     policy = xagents_ray.load(result["directory"])
     np.testing.assert_allclose(mean_of(policy), 1000, atol=5)
+    stored = policy._trained.weights.arrays["wrapper-1/mean"]
+    assert stored.dtype == np.float64
+    np.testing.assert_array_equal(mean_of(policy), stored)
     env, rows = policy.make_env(), []
     for seed in range(40):
         rows.append(env.reset(seed=seed)[0])

@@ -239,8 +239,8 @@ def _with_newest(
         if name.startswith(moments.WRAPPER) and f"{name}/mean" in arrays:
             parts = (arrays[f"{name}/{part}"] for part in moments.Moments._fields[1:])
             before = moments.Moments(float(arrays[f"{name}/size"]), *parts)
-            merged = moments.merge_moments(before, new)._asdict()
-            newest |= {f"{name}/{k}": np.float64(v) for k, v in merged.items()}
+            for part, value in moments.merge_moments(before, new)._asdict().items():
+                newest[f"{name}/{part}"] = np.asarray(value, np.float64)
     return newest
 
 
