@@ -128,7 +128,7 @@ class OldGymAdapter(gym.Env[Any, Any]):
             raise interface.env_fault(self._id, what, place, remedy)
         observation, reward, *ends, info = found
         if len(ends) == 1:
-            is_cut = bool(info.get("TimeLimit.truncated", False))
+            is_cut = isinstance(info, dict) and bool(info.get("TimeLimit.truncated"))
             ends = [ends[0] and not is_cut, is_cut]
         return observation, float(reward), bool(ends[0]), bool(ends[1]), info
 

@@ -171,6 +171,7 @@ def has_time_limit(env: Any) -> bool:
         return True
     module = type(layers[-1]).__module__
     is_known = is_library(module) or is_of(module, "envpool")
+    is_known = getattr(layers[-1], "is_library", is_known)  # adapters of the old gym
     return is_known and not isinstance(env, gym.vector.AsyncVectorEnv)
 
 

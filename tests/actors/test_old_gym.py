@@ -100,6 +100,11 @@ class Odd(Old):
         return super().step(action)[:3]
 
 
+class Untold(Old):
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:3], None
+
+
 class Spaces(Old):
     observation_space = gym.spaces.Dict(
         {"a": gym.spaces.Tuple([BOX, gym.spaces.Discrete(3)])}
@@ -113,7 +118,7 @@ class Spaces(Old):
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     before = dict(gym.envs.registry)
-    for kind in (New, Middle, Old, Cut, Wrapped, Odd, Spaces):
+    for kind in (New, Middle, Old, Cut, Wrapped, Odd, Untold, Spaces):
         gym.register(f"{kind.__name__}-v0", kind)
     gym.register("Limited-v0", Old, max_episode_steps=3)
     yield
@@ -206,6 +211,7 @@ def test_factories_of_gyms_own() -> None:
     ("settings", "words"),
     [
         ({"env": "gym:Odd-v0"}, r"step\(\) returned 3 values \(.*test_old_gym.py"),
+        ({"env": "gym:Untold-v0"}, "one NoneType as the info"),
         ({"env": "gym:CartPol-v1"}, "Did you mean: `CartPole`"),
         ({"env": "gym:New-v0", "env_kwargs": {"lenth": 1}}, "keyword argument 'lenth'"),
         ({"env": "atari-py:pong"}, r"pip install 'xagents-ray\[gym\]'.*zlib"),
