@@ -71,10 +71,11 @@ class Evaluator:
                 env = episode.env - self._first_env
                 if len(played[env]) < shares[env]:
                     played[env].append(episode)
-            check_end(self._envs, counter)
             progress(sum(map(len, played)), (row + 1) * self._n_envs)
-            if [len(each) for each in played] == shares:
+            left = [len(each) < n for each, n in zip(played, shares, strict=True)]
+            if not any(left):
                 break
+            check_end(self._envs, counter.lengths[left])
         return [episode for each in played for episode in each]
 
     def stop(self) -> None:
@@ -85,9 +86,12 @@ class Evaluator:
         self._envs.close()
 
 
-def check_end(envs: Envs, counter: EpisodeCounter) -> None:
-    """Raise EndlessEpisode if an episode without a time limit doesn't end."""
-    if counter.lengths.max() >= _MOST_STEPS and not envs.has_time_limit:
+def check_end(envs: Envs, lengths: Array) -> None:
+    """Raise EndlessEpisode if an episode without a time limit doesn't end.
+
+    `lengths`, int64 [N], are the env steps of unfinished episodes so far, N > 0.
+    """
+    if lengths.max() >= _MOST_STEPS and not envs.has_time_limit:
         raise EndlessEpisode(
             f"An episode of {envs.id} has not ended after {_MOST_STEPS:,} env steps, "
             "and no time limit ends it: set one with --env-kwargs max_episode_steps=N "

@@ -216,7 +216,7 @@ class Player:
                 number += 1
             if number > self._config.episodes:
                 return
-            check_end(self._envs, counter)
+            check_end(self._envs, counter.lengths)
             if not ended:
                 self._see(number, int(counter.lengths[0]))
 

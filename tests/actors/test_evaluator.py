@@ -308,6 +308,24 @@ def test_a_time_limit_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert episode.length == 4_000
 
 
+class Lingering(Stepping):
+    """Episodes of 200 steps, or one of 2 before one without end, by the seed."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self.lengths = iter([200] * 9 if seed % 2 else [2, 10**9])
+        self.length = next(self.lengths)
+        return super().reset(seed=seed)
+
+
+def test_an_episode_that_does_not_count_need_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 300)
+    episodes = evaluated(setup_of("ppo", 2, env="test_evaluator:Lingering"), 3)
+    assert [each.length for each in episodes] == [200, 200, 2]
+
+
 def test_a_run_trains_on(tmp_path: Path) -> None:
     """On Ray, what fails in an evaluation is a warning in any case."""
     words = r"evaluation at 100 steps failed, and the next one is at 1000: .* not ended"
