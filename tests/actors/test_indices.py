@@ -15,6 +15,7 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import make
 from xagents_ray.actors.envs.goals import GoalRewards
 from xagents_ray.core.errors import UserError
+from xagents_ray.policy.conversion import Conversion
 from xagents_ray.run.film import film
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.utils.common import create_envs
@@ -59,6 +60,7 @@ def test_what_is_open_beside_training(tmp_path: Path) -> None:
             stack.enter_context(closing(GoalRewards(run.config.env, shard=shard)))
         film(run, learned, tmp_path / "video")
         assert indices(tmp_path) == [0, 1, 4, 5, 6]
+        Conversion.of(run.config.env, run.spec)  # for predictions
         own = [make.make_stacked(run.config.env, 1, None) for _ in range(2)]
         envs = create_envs(
             preprocess=False,

@@ -48,9 +48,10 @@ class Conversion:
     @classmethod
     def of(cls, config: EnvConfig, spec: EnvSpec) -> "Conversion":
         """Return the conversion for an environment; makes one to get its spaces."""
+        from xagents_ray.actors.envs.indices import next_own_index
         from xagents_ray.actors.envs.make import make_one
 
-        envs = make_one(config, None)
+        envs = make_one(config, None, next_own_index(config))
         envs.close()
         return cls(str(config.env), spec, *envs.spaces, envs.flattened)
 
