@@ -81,6 +81,7 @@ class Envs:
         one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             one = envs.one
+        self._place = interface.method_line(one, "step")
         self.has_time_limit = wrapping.has_time_limit(one)
         self.flattened = wrapping.space_before_flattening(one)
         self.statistics = WrapperStatistics(envs, one)
@@ -107,7 +108,8 @@ class Envs:
         Vector environments with a single generator are seeded with `seed`.
         """
         observations, infos = self._envs.reset(seed=seed)
-        self._lives = self._count_lives(infos)
+        if self._clip:
+            self._lives = self._count_lives(infos)
         return self._observations(observations)
 
     def step(self, actions: Array) -> EnvStep:
@@ -137,8 +139,7 @@ class Envs:
             return None
         if isinstance(self._envs, InfoReader):
             self._envs.read_also = frozenset(each.key for each in fields)
-        place = "" if self._one is None else interface.method_line(self._one, "step")
-        return InfoCoder(fields, self.id, place)
+        return InfoCoder(fields, self.id, self._place)
 
     @property
     def spaces(self) -> tuple[Any, Any]:
@@ -182,7 +183,7 @@ class Envs:
     def state(self) -> dict[str, Any] | None:
         """Return the state as JSON; None if a layer's state is not available."""
         envs = env_state.get_envs_state(self._envs)
-        lives = env_state.encode_array(self._lives.astype(np.int64))
+        lives = env_state.encode_array(self._lives)
         return None if envs is None else {"lives": lives, "envs": envs}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -193,9 +194,7 @@ class Envs:
                 environments.
         """
         env_state.set_envs_state(self._envs, state["envs"])
-        self._lives = env_state.decode_array(
-            state["lives"], self._lives.astype(np.int64)
-        )
+        self._lives = env_state.decode_array(state["lives"], self._lives)
 
     def close(self) -> None:
         self._envs.close()
@@ -205,26 +204,36 @@ class Envs:
         return np.asarray(observations, dtype).reshape(self._shape)
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
+        """Return each environment's lives, int64 [B]; those not reported stay as is."""
         lives = np.asarray(infos.get("lives", self._lives))
-        if lives.dtype != object:
-            return lives
-        return np.where(lives == None, self._lives, lives).astype(np.int64)  # noqa: E711
+        try:
+            if lives.dtype == object:
+                lives = np.where(lives == None, self._lives, lives)  # noqa: E711
+            return lives.astype(np.int64)
+        except (TypeError, ValueError, OverflowError):
+            raise self._fault("lives", lives, "give a whole number") from None
 
-    def _success(self, infos: dict[str, Any], ended: BoolArray) -> Array | None:
+    def _success(self, infos: Any, ended: BoolArray) -> Array | None:
         """Return `EnvStep.success`.
 
         Raises:
-            EnvironmentFault: a reported success is not a boolean, 0, 1 or None.
+            EnvironmentFault: the infos are not a dict, or a reported success is not a
+                boolean, 0, 1 or None.
         """
+        if not isinstance(infos, dict):  # of a user's vector environment
+            what = f"step() returned {infos!r:.80} as the info"
+            raise interface.env_fault(self.id, what, self._place, "return a dict")
         names = [name for name in _SUCCESS if name in infos]
         if not names or not np.count_nonzero(ended):
             return None
         success = np.full(len(ended), None, object)
         for i in ended.nonzero()[0].tolist():
             for name in names:
-                is_said = infos.get(f"_{name}")
+                is_said, values = infos.get(f"_{name}"), infos[name]
+                if np.ndim(values) == 0:
+                    raise self._fault(name, values, "give one per environment")
                 if success[i] is None and (is_said is None or is_said[i]):
-                    success[i] = self._truth(name, infos[name][i])
+                    success[i] = self._truth(name, values[i])
         return success
 
     def _truth(self, name: str, value: Any) -> bool | None:
@@ -234,9 +243,12 @@ class Envs:
             return None if value is None else bool(value)
         if isinstance(value, int | float | np.number) and value in (0, 1):
             return bool(value)
-        place = "" if self._one is None else interface.method_line(self._one, "step")
+        raise self._fault(name, value, "give True, False or None, or leave it out")
+
+    def _fault(self, name: str, value: Any, remedy: str) -> UserError:
+        """Return the error for an entry of `info`, with the line of `step`."""
         what = f"info[{name!r}] is {value!r:.80}"
-        raise interface.env_fault(self.id, what, place, "say True, False or nothing")
+        return interface.env_fault(self.id, what, self._place, remedy)
 
 
 def _spec_of(

@@ -27,7 +27,8 @@ class Telling(gym.Env[Any, Any]):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         self._step = 0
-        return np.zeros(1, np.float32), {"only at a reset": index_error}
+        info = {"only at a reset": index_error, "lives": "nine, as a cat"}
+        return np.zeros(1, np.float32), info
 
     def step(self, action: Any) -> Any:
         self._step += 1
@@ -100,3 +101,52 @@ def test_a_success_that_is_no_truth_value_is_a_fault(told: Any) -> None:
 def test_an_info_that_is_no_dict_is_a_fault(info: Any) -> None:
     with pytest.raises(EnvironmentFault, match=r"as the info \(.*test_info.py"):
         [*played([info])]
+
+
+class Frames(Telling):
+    """Frames, whose preprocessing reads the lives."""
+
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+    def reset(self, **_: Any) -> Any:
+        return np.zeros((8, 8, 3), np.uint8), self._infos[0]
+
+
+@pytest.mark.parametrize("lives", ["three", [1, 2], np.zeros(2), 2**70])
+def test_lives_that_are_no_number_are_a_fault(lives: Any) -> None:
+    name = objects.keep("env", lambda: Frames([{"lives": lives}], 0))
+    envs = make_envs(EnvConfig(env=name, preprocess=True), 2, 1)
+    with pytest.raises(EnvironmentFault, match=r"info\['lives'\] is .*test_info.py"):
+        envs.reset(0)
+    envs.close()
+
+
+class Vectors(gym.vector.VectorWrapper):
+    """A vector environment of the user's own that gives an info."""
+
+    def __init__(self, num_envs: int, info: Any) -> None:
+        makes = [lambda: Telling([{}], 0)] * num_envs
+        super().__init__(gym.vector.SyncVectorEnv(makes))
+        self._info = info
+
+    def step(self, actions: Any) -> Any:
+        *results, _ = self.env.step(actions)
+        return *results, self._info
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (None, r"step\(\) returned None as the info"),
+        ({"success": True}, r"info\['success'\] is True"),
+        ({"success": np.array(True)}, r"info\['success'\] is array"),
+    ],
+)
+def test_infos_of_vector_environments_are_checked_too(info: Any, words: str) -> None:
+    name = objects.keep("env", lambda num_envs: Vectors(num_envs, info))
+    envs = make_envs(EnvConfig(env=name), 2, 1)
+    envs.reset(0)
+    with pytest.raises(EnvironmentFault, match=rf"{words} \(.*test_info.py"):
+        for _ in range(STEPS):
+            envs.step(np.zeros(2, np.int32))
+    envs.close()
