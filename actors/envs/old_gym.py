@@ -52,16 +52,18 @@ def make_old_gym(env_id: str, render_mode: str | None = None, **arguments: Any) 
 def adapt_made(env_id: str, env: Any, render_mode: str | None) -> gym.Env[Any, Any]:
     """Return an environment of gym that a user's factory made, for Gymnasium.
 
-    Gymnasium's TimeLimit replaces gym's wrappers, as in `make_old_gym`.
+    Gymnasium's TimeLimit replaces gym's wrappers, as in `make_old_gym`; of several
+    limits, the shortest one ends an episode.
     """
     _import(env_id)
-    limit = None
+    limits: list[int] = []
     while type(env).__name__ in _REPLACED and is_of(type(env).__module__, "gym"):
-        limit = getattr(env, "_max_episode_steps", limit)
+        limit = getattr(env, "_max_episode_steps", None)
+        limits += [] if limit is None else [limit]
         env = env.env
     place = type(env.unwrapped).__module__
     adapted = OldGymAdapter(env_id, env, render_mode, place)
-    return adapted if limit is None else gym.wrappers.TimeLimit(adapted, limit)
+    return gym.wrappers.TimeLimit(adapted, min(limits)) if limits else adapted
 
 
 def _import(env_id: str) -> Any:

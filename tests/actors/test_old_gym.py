@@ -16,6 +16,7 @@ from xagents_ray.settings.training import EnvConfig
 with quiet_stderr():  # its farewell banner
     import gym
 
+limited = gym.wrappers.TimeLimit
 BOX = gym.spaces.Box(0, 99, (2,), np.float32)
 
 
@@ -180,6 +181,8 @@ class Doubled(gym.RewardWrapper):  # type: ignore[misc]
         (Old, False, 1),
         (lambda length=5: gym.make("New-v0", length=length), False, 1),
         (lambda length=5: gym.make("Limited-v0", length=length), True, 1),
+        (lambda length=5: limited(gym.make("Limited-v0", length=length), 9), True, 1),
+        (lambda length=5: limited(limited(New(length), 9), 3), True, 1),
         (lambda length=5: Doubled(New(length)), False, 2),
     ],
 )
