@@ -220,7 +220,7 @@ class Envs:
             EnvironmentFault: the infos are not a dict, or a reported success is not a
                 boolean, 0, 1 or None.
         """
-        if not isinstance(infos, dict):  # of a user's vector environment
+        if not isinstance(infos, Mapping):  # of a user's vector environment
             what = f"step() returned {infos!r:.80} as the info"
             raise interface.env_fault(self.id, what, self._place, "return a dict")
         names = [name for name in _SUCCESS if name in infos]
