@@ -95,7 +95,8 @@ def check_end(envs: Envs, lengths: Array) -> None:
         raise EndlessEpisode(
             f"An episode of {envs.id} has not ended after {_MOST_STEPS:,} env steps, "
             "and no time limit ends it: set one with --env-kwargs max_episode_steps=N "
-            "if Gymnasium makes it, or wrap it in gymnasium.wrappers.TimeLimit."
+            "if it is registered with Gymnasium, or wrap it in "
+            "gymnasium.wrappers.TimeLimit."
         )
 
 

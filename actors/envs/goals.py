@@ -164,7 +164,7 @@ class GoalRewards:
         return _GoalSteps(np.stack(reached), np.stack(wanted), [*rewards], [*infos])
 
     def _sample_rows(self) -> tuple[FloatArray, FloatArray, Infos]:
-        """Return two different goals, each beside the first one, and two infos."""
+        """Return two achieved goals, one desired goal twice, and two infos."""
         space: Any = wrapping.space_before_flattening(self._env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
         infos: Infos = [{}, {}]

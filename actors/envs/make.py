@@ -79,22 +79,22 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
     if spec is not None and spec.flattened:
         found.append(
             f"{env_id} has {spec.flattened} observations, flattened to vectors of "
-            f"{pluralize(spec.observation_shape[0], 'number')}; --state-to-input takes "
-            "another function, such as one that makes images, [H, W, C] of uint8"
+            f"{pluralize(spec.observation_shape[0], 'number')}; to read images, return "
+            "uint8 arrays [H, W, C] from a function that --state-to-input names"
         )
     if spec is not None and spec.channels_first:
         *sides, channels = spec.observation_shape
         found.append(
-            f"{env_id} has images {[channels, *sides]}, whose channels come first, and "
-            f"they are read as {[*sides, channels]}; where they are frames that are "
-            "stacked already, add --frame-stack 1"
+            f"{env_id} has images {[channels, *sides]} with the channels first, which "
+            f"are read as {[*sides, channels]}; if they are stacks of frames already, "
+            "add --frame-stack 1"
         )
     for name in () if spec is None else spec.remembering:
         found.append(
-            f"The wrapper {name} keeps memory from one episode to the next, which "
-            "evaluations, play and loaded policies begin without, and --resume too "
-            "without get_state and set_state; --normalize-observations and "
-            "--normalize-rewards keep their statistics with the run"
+            f"The wrapper {name} keeps a state from one episode to the next: "
+            "evaluations, play and loaded policies start without it, and --resume too "
+            "unless it has get_state and set_state; the statistics of "
+            "--normalize-observations and --normalize-rewards are saved with the run"
         )
     return tuple(found)
 
@@ -247,9 +247,9 @@ def _single(
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
         if own is not None and (skip := atari.frames_per_step(env)) != 1:
             raise UserError(
-                f"--preprocess repeats each action for {atari.SKIP} frames and what "
-                f"{env_id} makes does so for {skip}: make it with frameskip=1, or drop "
-                "--preprocess."
+                f"--preprocess repeats each action for {atari.SKIP} frames, and the "
+                f"environment that {env_id} makes repeats it for {skip}: make it with "
+                "frameskip=1, or drop --preprocess."
             )
         env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
     if config.state_to_input is not None:

@@ -255,7 +255,7 @@ def test_a_factory_that_skips_frames_is_refused_beside_preprocessing(
         return gymnasium.make("ALE/Pong-v5", frameskip=frameskip)
 
     config = EnvConfig(env=game, preprocess=True)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"does so for .*: make it with frameskip=1"):
+    with pytest.raises(UserError, match=r"repeats it for .*: make it with frameskip=1"):
         make_envs(config, 1, 1)
 
 

@@ -29,7 +29,10 @@ class Moments(NamedTuple):
 
 
 Statistics = dict[str, Moments]
-"""Moments of `observation` and the discounted `return`; empty if not needed."""
+"""Moments by name: `observation`, the discounted `return`, and `wrapper-0`, ….
+
+It has only those that a run normalizes by.
+"""
 
 
 def moments_of(rows: npt.NDArray[Any]) -> Moments:

@@ -98,7 +98,8 @@ class TransitionRings(Replay):
         self._actions[env, steps] = trajectory.actions[:, column]
         self._rewards[env, steps] = trajectory.rewards[:, column]
         self._terminated[env, steps] = trajectory.terminated[:, column]
-        if self._info is not None and trajectory.info is not None:
+        if self._info is not None:
+            assert trajectory.info is not None
             self._info[env, steps] = trajectory.info[:, column]
         if self._log_probs is not None:
             assert trajectory.log_probs is not None
