@@ -37,8 +37,8 @@ class Normalizer:
 
     Attributes:
         variables: float64 variables by name: `observation/mean`, `return/variance`, …;
-            empty if nothing is normalized. In float32, a late sample would round to no
-            change of a mean that is large compared to the deviation.
+            empty if nothing is normalized. In float32, late samples would not change a
+            mean that is large compared to the deviation.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec) -> None:

@@ -46,7 +46,7 @@ def has_ale_vector(settings: dict[str, Any]) -> bool:
 
 
 def frames_per_step(env: gym.Env[Any, Any]) -> Any:
-    """Return the frames of a step of ALE, an int or a range; 1 if it isn't ALE."""
+    """Return the frame skip of an ALE environment, int or range; 1 for any other."""
     own = env.unwrapped
     return own._frameskip if isinstance(own, ale_py.AtariEnv) else 1
 

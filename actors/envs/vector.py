@@ -39,7 +39,8 @@ class EnvStep(NamedTuple):
         ended: bool [B], true where the next step only resets.
         success: object [B], True or False where an episode ended and reports success or
             failure, else None; None if no environment reports it.
-        infos: all entries of `info` in the form of a vector environment.
+        infos: the entries of `info` that are read, in the form of Gymnasium's vector
+            environments.
     """
 
     observations: Array

@@ -40,7 +40,7 @@ class InfoField(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of stored numbers, with the one that tells whether it is present."""
+        """Number of stored numbers, including the flag for whether it is present."""
         return 1 + math.prod(self.shape)
 
 
