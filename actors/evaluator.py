@@ -55,8 +55,7 @@ class Evaluator:
         """
         self._policy.load(weights)
         self._envs.statistics.load(weights.arrays, frozen=True)
-        share, rest = divmod(episodes, self._n_envs)
-        shares = [share + (env < rest) for env in range(self._n_envs)]
+        shares = [len(range(i, episodes, self._n_envs)) for i in range(self._n_envs)]
         played: list[list[Episode]] = [[] for _ in shares]
         counter = EpisodeCounter(self._n_envs, self._first_env)
         first = self._envs.reset(seed % SEED_LIMIT + self._first_env)
