@@ -176,9 +176,12 @@ def method_line(env: gym.Env[Any, Any], name: str) -> str:
     return "" if is_library(kind.__module__) else line_of(kind)
 
 
-def wrapper_layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """Yield an environment's wrappers, outermost first, then the environment itself."""
-    while isinstance(env, gym.Wrapper):
+def wrapper_layers(env: Any) -> Iterator[Any]:
+    """Yield an environment's wrappers, outermost first, then the environment itself.
+
+    The environment may be a vector environment; those within it are not yielded.
+    """
+    while isinstance(env, gym.Wrapper | gym.vector.VectorWrapper):
         yield env
         env = env.env
     yield env

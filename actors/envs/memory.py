@@ -15,35 +15,42 @@ from xagents_ray.core.user_code import is_library
 
 _STEPS = 10
 _DEPTH = 6
-_SKIPPED = gym.Env, gym.Space, np.random.Generator, np.random.RandomState, random.Random
+_SKIPPED = (
+    gym.Env,
+    gym.vector.VectorEnv,
+    gym.Space,
+    np.random.Generator,
+    np.random.RandomState,
+    random.Random,
+)
 
 
-def remembering_wrappers(env: gym.Env[Any, Any]) -> tuple[str, ...]:
+def remembering_wrappers(envs: Any) -> tuple[str, ...]:
     """Return the class names of user-defined wrappers with memory across episodes.
 
-    The environment is reset with the same seed before and after some random steps; the
-    attributes of a wrapper without such memory are the same both times. Errors of the
-    environment are ignored; the run reports them.
+    They are those around a vector environment and within it. It is reset with the same
+    seed before and after some random steps; the attributes of a wrapper without such
+    memory are the same both times. Errors of the environments are ignored; the run
+    reports them.
     """
+    *layers, base = interface.wrapper_layers(envs)
+    if isinstance(base, gym.vector.SyncVectorEnv):
+        layers += [*interface.wrapper_layers(base.envs[0])][:-1]
     layers = [
         layer
-        for layer in interface.wrapper_layers(env)
-        if isinstance(layer, gym.Wrapper)
-        and not is_library(type(layer).__module__)
-        and not is_normalizing(layer)
+        for layer in layers
+        if not is_library(type(layer).__module__) and not is_normalizing(layer)
     ]
     found: tuple[str, ...] = ()
     if not layers:
         return found
     with suppress(Exception):
-        env.action_space.seed(0)
-        env.reset(seed=0)
+        envs.action_space.seed(0)
+        envs.reset(seed=0)
         before = [_state_of(vars(layer), set()) for layer in layers]
         for _ in range(_STEPS):
-            *_, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
-        env.reset(seed=0)
+            envs.step(envs.action_space.sample())
+        envs.reset(seed=0)
         pairs = zip(layers, before, strict=True)
         changed = [x for x, was in pairs if _state_of(vars(x), set()) != was]
         found = tuple(type(layer).__name__ for layer in changed)

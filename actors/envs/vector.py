@@ -174,8 +174,8 @@ class Envs:
         return picture
 
     def remembering(self) -> tuple[str, ...]:
-        """Return the user's wrappers with memory, found by stepping an environment."""
-        return () if self._one is None else memory.remembering_wrappers(self._one)
+        """Return the user's wrappers with memory, found by stepping."""
+        return memory.remembering_wrappers(self._envs)
 
     def check_finite(self, observations: Array) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""

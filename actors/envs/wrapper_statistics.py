@@ -124,11 +124,8 @@ class WrapperStatistics:
     """
 
     def __init__(self, envs: Any, one: Any) -> None:
-        layers = [envs]
-        while isinstance(layers[-1], gym.vector.VectorWrapper):
-            layers.append(layers[-1].env)
-        self._around = NormalizingWrappers(layers[:-1])
-        base, self._remote = layers[-1], None
+        *around, base = interface.wrapper_layers(envs)
+        self._around, self._remote = NormalizingWrappers(around), None
         envs = base.envs if isinstance(base, gym.vector.SyncVectorEnv) else []
         self._within = [
             NormalizingWrappers([*interface.wrapper_layers(x)]) for x in envs

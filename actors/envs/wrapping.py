@@ -148,8 +148,8 @@ def with_channels_last(env: Any) -> Any:
 
 def has_channels_first(env: Any) -> bool:
     """Return whether `with_channels_last` changed a single or vector environment."""
-    layers = interface.wrapper_layers(env) if isinstance(env, gym.Env) else (env,)
-    return any(isinstance(x, ChannelsLast | ChannelsLastVector) for x in layers)
+    kinds = ChannelsLast | ChannelsLastVector
+    return any(isinstance(layer, kinds) for layer in interface.wrapper_layers(env))
 
 
 def _channels_last_space(space: Any) -> gym.spaces.Box:
@@ -162,17 +162,15 @@ def has_time_limit(env: Any) -> bool:
 
     They end under a TimeLimit, and in environments of Gymnasium, ALE and EnvPool.
     """
-    while isinstance(env, gym.vector.VectorWrapper):
-        env = env.env
-    if isinstance(env, gym.vector.SyncVectorEnv):
-        env = env.envs[0]
-    layers = [*interface.wrapper_layers(env)] if isinstance(env, gym.Env) else [env]
+    layers = [*interface.wrapper_layers(env)]
+    if isinstance(layers[-1], gym.vector.SyncVectorEnv):
+        layers = [*interface.wrapper_layers(layers[-1].envs[0])]
     if any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
         return True
     module = type(layers[-1]).__module__
     is_known = is_library(module) or is_of(module, "envpool")
     is_known = getattr(layers[-1], "is_library", is_known)  # adapters of the old gym
-    return is_known and not isinstance(env, gym.vector.AsyncVectorEnv)
+    return is_known and not isinstance(layers[-1], gym.vector.AsyncVectorEnv)
 
 
 def space_before_flattening(env: Any) -> gym.Space[Any] | None:

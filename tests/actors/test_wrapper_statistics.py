@@ -192,6 +192,37 @@ def test_a_note_names_other_wrappers_that_remember(
     assert all(word in note for note in notes for word in words)
 
 
+class RememberingVector(gym.vector.VectorWrapper):
+    """Counts the steps of all episodes."""
+
+    steps = 0
+
+    def step(self, actions: Any) -> Any:
+        self.steps += 1
+        return self.env.step(actions)
+
+
+def remembering_vectors(num_envs: int) -> Any:
+    makes = [lambda: Remembering(Far())] * num_envs
+    return RememberingVector(gym.vector.SyncVectorEnv(makes))
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        ("remembering_vectors", ["RememberingVector", "Remembering"]),
+        ("vectors", []),
+    ],
+)
+def test_notes_name_wrappers_of_vector_environments_too(
+    name: str, noted: list[str]
+) -> None:
+    config = EnvConfig(env=f"{HERE}:{name}")
+    assert list(make.check_env(config).remembering) == noted
+    notes = make.notes(config, make.check_env(config))
+    assert [each.split()[2] for each in notes] == noted
+
+
 def mean_of(policy: xagents_ray.Policy) -> Any:
     return policy.make_env().get_wrapper_attr("obs_rms").mean
 
