@@ -65,6 +65,10 @@ def user_vector(
         env_id, own, config.arguments, n_envs, first_index, render_mode
     )
     _check_autoreset(envs, env_id)
+    if type(envs) in (gym.vector.SyncVectorEnv, gym.vector.AsyncVectorEnv):
+        # Only a wrapper would read other entries of the infos.
+        envs.read_also = frozenset()
+        envs._add_info = functools.partial(InfoReader._add_info, envs)
     return wrapping.with_channels_last(wrapping.flatten_observations(envs))
 
 

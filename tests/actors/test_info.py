@@ -1,5 +1,6 @@
 """The `info` of an environment is the user's own; training reads few entries of it."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,8 +44,14 @@ def index_error() -> None:
 
 def played(infos: list[Any], vectorization: str = "sync") -> Iterator[Any]:
     """Return whether the first episode of each of two environments succeeded."""
-    name = objects.keep("env", lambda index: Telling(infos, index))
-    config = EnvConfig(env=name, vectorization=vectorization)
+    makes = [functools.partial(Telling, infos, index) for index in range(2)]
+    config = EnvConfig(
+        env=objects.keep("env", lambda index: makes[index]()),
+        vectorization=vectorization,
+    )
+    if vectorization == "vector":
+        name = objects.keep("env", lambda num_envs: gym.vector.SyncVectorEnv(makes))
+        config = EnvConfig(env=name)
     envs, counter = make_envs(config, 2, 1), EpisodeCounter(2)
     try:
         envs.reset(0)
@@ -56,7 +63,7 @@ def played(infos: list[Any], vectorization: str = "sync") -> Iterator[Any]:
         envs.close()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", "async", "vector"])
 @pytest.mark.parametrize(
     "infos",
     [
