@@ -25,7 +25,8 @@ class SAC:
     """Maximizes returns and entropy, with the smaller of two critics' values.
 
     With more critics, targets use a random two, and the policy maximizes the mean of
-    all. By default it is then updated once per env step, however often they are.
+    all. By default, it is then updated once per env step, however many critic updates
+    there are.
 
     Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """
