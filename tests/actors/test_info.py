@@ -146,7 +146,7 @@ class Vectors(gym.vector.VectorWrapper):
     [
         (None, r"step\(\) returned None as the info"),
         ({"success": True}, r"info\['success'\] is True"),
-        ({"success": np.array(True)}, r"info\['success'\] is array"),
+        ({"success": np.array(True)}, r"info\['success'\] is array\(True\)"),
     ],
 )
 def test_infos_of_vector_environments_are_checked_too(info: Any, words: str) -> None:
