@@ -265,7 +265,7 @@ def test_emulator_settings_of_a_spec_are_kept_by_preprocessing() -> None:
     changed = dataclasses.replace(spec, kwargs={**spec.kwargs, "difficulty": 1})
     envs = make_envs(EnvConfig(env=changed, preprocess=True), 1, 1)  # type: ignore[arg-type]
     within: Any = envs._envs
-    assert within.envs[0].unwrapped.ale.getDifficulty() == 1
+    assert within.envs[0].unwrapped._game_difficulty == 1
     envs.close()
 
 
