@@ -127,9 +127,15 @@ def test_actions_of_other_bounds_and_numbers() -> None:
     policy = policy_of("a2c", SEED, env="policy/Shifted-v0")
     chosen = {int(policy.act(observation, False)) for _ in range(50)}
     assert chosen == {3, 4, 5}
-    for agent in ("ppo", "td3"):
-        policy = policy_of(agent, env="policy/Bounded-v0")
-        actions = [policy.act(np.array([x, x], np.float32) * 99) for x in (-1, 1)]
+    scaled = policy_of("ppo", SEED, env="policy/Bounded-v0")
+    far = [np.full(2, x, np.float32) for x in (-99, 99)]
+    drawn = [scaled.act(each, False) for each in far * 50]
+    assert all(action in scaled.action_space for action in drawn)
+    assert {-0.1, 0.1} <= {float(action[0]) for action in drawn}
+    settings: dict[str, Any]
+    for agent, settings in (("ppo", {"action_scaling": False}), ("td3", {})):
+        policy = policy_of(agent, env="policy/Bounded-v0", **settings)
+        actions = [policy.act(each) for each in far]
         assert all(action in policy.action_space for action in actions)
         assert actions[0].dtype == np.float64
         assert {abs(float(action[0])) for action in actions} <= {0.1}
