@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from acting import SEED, setup_of, weights_of
+from far_envs import Far
 
 import xagents_ray
 from xagents_ray.actors.env_actor import EnvActor
@@ -25,30 +26,8 @@ BOTH = (
     "gymnasium.wrappers:NormalizeReward",
 )
 HERE = "test_wrapper_statistics"
-
-
-class Far(gym.Env[Any, Any]):
-    """Observations around 1,000, which `seen` notes; rewards of 3."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-    steps = 0
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def observe(self) -> Any:
-        self.seen.append(self.np_random.normal(1000, [1, 5]))
-        return np.float32(self.seen[-1])
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observe(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return self.observe(), 3.0, False, self.steps == 20, {}
+SUPPORT = Path(__file__).parents[1] / "support"
+EVALUATED = {"eval_every": 200, "eval_episodes": 2}
 
 
 def vectors(num_envs: int) -> Any:
@@ -59,7 +38,7 @@ def vectors(num_envs: int) -> Any:
 def config_of(kind: str) -> EnvConfig:
     if kind == "own":
         return EnvConfig(env=f"{HERE}:vectors")
-    return EnvConfig(env=f"{HERE}:Far", wrappers=BOTH, vectorization=kind)
+    return EnvConfig(env="far_envs:Far", wrappers=BOTH, vectorization=kind)
 
 
 def arrays_of(statistics: dict[str, Moments]) -> dict[str, Any]:
@@ -121,7 +100,7 @@ def test_moments_are_those_of_all_observations() -> None:
 
 def test_actors_report_them_and_act_with_newer_ones() -> None:
     """Within a version an actor goes on with its own; a new version brings all."""
-    settings: dict[str, Any] = {"env": f"{HERE}:Far", "wrappers": BOTH, "n_steps": 8}
+    settings: dict[str, Any] = {"env": "far_envs:Far", "wrappers": BOTH, "n_steps": 8}
     setup = setup_of("ppo", 2, **settings)
     with closing(EnvActor(setup)) as actor:
         weights = weights_of(setup)
@@ -231,15 +210,19 @@ def mean_of(policy: xagents_ray.Policy) -> Any:
     ("agent", "settings"),
     [
         ("dqn", {"local": True}),  # it has not learned yet
-        ("dqn", {"local": True, "buffer_initial_size": 64, "eval_every": 200}),
+        ("dqn", {"local": True, "buffer_initial_size": 64, **EVALUATED}),
         ("ppo", {"n_steps": 16, "n_envs": 4, "local": True, "policy_lag": 1}),
         ("ppo", {"n_steps": 16, "n_envs": 4, "n_actors": 2}),
     ],
 )
 def test_runs_keep_them(
-    agent: str, settings: dict[str, Any], train: Callable[..., dict[str, Any]]
+    agent: str,
+    settings: dict[str, Any],
+    train: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = {"env": f"{HERE}:Far", "wrappers": BOTH, "eval_episodes": 2}
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    given = {"env": "far_envs:Far", "wrappers": BOTH}
     result = train(agent, max_steps=640, **given, **settings)
     policy = xagents_ray.load(result["directory"])
     np.testing.assert_allclose(mean_of(policy), 1000, atol=5)
@@ -252,7 +235,9 @@ def test_runs_keep_them(
     np.testing.assert_allclose(np.mean(rows, axis=0), 0, atol=0.6)
     np.testing.assert_allclose(np.std(rows, axis=0), 1, atol=0.4)
     policy.save("saved.npz")
-    again = xagents_ray.load("saved.npz", agent=agent, env=f"{HERE}:Far", wrappers=BOTH)
+    again = xagents_ray.load(
+        "saved.npz", agent=agent, env="far_envs:Far", wrappers=BOTH
+    )
     np.testing.assert_array_equal(mean_of(again), mean_of(policy))
 
 
