@@ -20,6 +20,8 @@ from xagents_ray.run.film import film
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.utils.common import create_envs
 
+SUPPORT = Path(__file__).parents[1] / "support"
+
 
 def numbered(folder: Path, **settings: Any) -> dict[str, Any]:
     kwargs = (f'folder="{folder}"',)
@@ -28,11 +30,15 @@ def numbered(folder: Path, **settings: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("where", ["local", "ray"])
 def test_a_run_repeats_no_index(
-    where: str, tmp_path: Path, train: Callable[..., dict[str, Any]]
+    where: str,
+    tmp_path: Path,
+    train: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Training has 0 and 1, evaluations 2 and 3, and rewards of goals those from 5."""
     placed: dict[str, Any] = {"local": True}
     if where == "ray":
+        monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
         placed = {"n_actors": 2, "replay_shards": 2}
     train(
         "ddpg",
