@@ -256,7 +256,8 @@ def _single(
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True
     env = wrapping.flatten_observations(env)
     env = interface.InterfaceCheck(env, env_id) if is_own else env
-    return wrapping.with_channels_last(env)
+    made: gym.Env[Any, Any] = wrapping.with_channels_last(env)
+    return made
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:

@@ -42,7 +42,8 @@ class MeasuringMoments(RunningMeanStd):
 
     def update_from_moments(self, mean: Any, var: Any, count: int) -> None:
         """Merge the moments of further samples."""
-        super().update_from_moments(mean, var, count)
+        parent: Any = super()
+        parent.update_from_moments(mean, var, count)
         new_mean, new_variance = (np.asarray(x, np.float64) for x in (mean, var))
         new = Moments(float(count), new_mean, new_variance)
         self._new = merge_all(self._new, {"": new})
