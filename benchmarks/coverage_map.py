@@ -6,17 +6,19 @@ these lines and any line of each file. Lines that only run at import, or in code
 converted by AutoGraph, have no tests.
 """
 
+import inspect
 import json
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import coverage
 import pytest
 
-_OF_PROCESSES = {"forked", "processes"}
+_OF_PROCESSES = {"forked", "processes", "subprocess"}
 """Modules with which tests start processes, whose coverage isn't recorded."""
 _FIXTURES = {"train", "train_all", "greedy_mean", "cluster", "start_cluster"}
 """Fixtures that start processes."""
@@ -60,10 +62,33 @@ class Recorder:
 
 
 def _starts_processes(item: pytest.Item) -> bool:
-    used = {getattr(value, "__module__", "") for value in vars(item.module).values()}
-    used |= {getattr(value, "__name__", "") for value in vars(item.module).values()}
-    is_alone = item.get_closest_marker("alone") is not None
-    return is_alone or bool(used & _OF_PROCESSES or _FIXTURES & {*item.fixturenames})
+    """Return whether a test runs alone, or starts a process by itself or a fixture."""
+    if item.get_closest_marker("alone") or _FIXTURES & {*item.fixturenames}:
+        return True
+    names, new = set[str](), {*item.fixturenames, item.function.__name__}
+    while new:
+        names |= new
+        values = [vars(item.module).get(name) for name in new]
+        if any(map(_is_of_processes, values)):
+            return True
+        new = {x for value in values for x in _names_used(value)} - names
+    return False
+
+
+def _is_of_processes(value: Any) -> bool:
+    module = value if isinstance(value, ModuleType) else inspect.getmodule(value)
+    return module is not None and module.__name__ in _OF_PROCESSES
+
+
+def _names_used(value: Any) -> set[str]:
+    """Return the global names that a function's code uses; none for other values."""
+    codes, names = [getattr(inspect.unwrap(value), "__code__", None)], set[str]()
+    while codes:
+        code = codes.pop()
+        if isinstance(code, CodeType):
+            names.update(code.co_names)
+            codes += code.co_consts
+    return names
 
 
 def main() -> None:

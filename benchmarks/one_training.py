@@ -6,7 +6,7 @@ agent and its settings. The last line of the output is JSON: the metrics of each
 For a measurement the argument also has two numbers of env steps, and the seconds of a
 turn. At the first learning phase that reaches one number, at the first that reaches the
 other, and at the first after each turn, the run writes a line of JSON, its env steps,
-seconds and CPU seconds so far, and waits for a line of input. Waiting is not counted.
+seconds and CPU seconds so far, and waits for a line of input. Seconds exclude waits.
 """
 
 import json

@@ -31,6 +31,7 @@ def nobody() -> bool:
     return doubled(0) == 0 and "1" + "2" is not None
 '''
 TESTS = """
+import subprocess
 import time
 
 import pytest
@@ -50,6 +51,15 @@ def test_slow():
 
 def test_that_fails():
     assert numbers.nobody() is None
+
+
+def test_with_a_process():
+    assert numbers.doubled(2) == 4
+    start_process()
+
+
+def start_process():
+    subprocess.run(["true"], check=True)
 """
 
 

@@ -127,7 +127,7 @@ def test_env_actors_wait_until_the_learner_is_restored(ray: FakeRay) -> None:
 
 
 def test_the_states_of_idle_env_actors_are_saved(ray: FakeRay) -> None:
-    started = _Started(ray, _EnvActor(), _EnvActor())
+    started = _Started(ray, _EnvActor(), _EnvActor(state_seconds=50.0))
     started.learn()
     assert len(started.driver.state().actors) == 2
 

@@ -1,12 +1,19 @@
 """A learner that dies, hangs or waits for data that is late, lost or too large."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_ray import FakeActor, FakeRay, Ref, Takes, full
-from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    GetTimeoutError,
+    ObjectLostError,
+    OutOfDiskError,
+    RayTaskError,
+)
 
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
@@ -147,8 +154,9 @@ def test_a_batch_that_does_not_come_is_drawn_again_and_learned_once(
 
 def test_a_batch_that_comes_late_is_learned_once(ray: FakeRay) -> None:
     """Nothing of it is requested again."""
-    setup, slow = _Setup(ray), Ref.pending()
+    setup, slow, began = _Setup(ray), Ref.pending(), ray.now
     assert setup.learned([slow], end_late=lambda missing: slow.put("drawn")) == [1]
+    assert ray.now - began == pytest.approx(120)
     assert setup.services[0].learned == [("drawn",)]
     assert not setup.log.counts
 
@@ -221,6 +229,22 @@ def test_large_snapshots_are_requested_less_often(
     gaps = np.diff(requested)
     assert len(gaps) > 3
     assert gaps == pytest.approx(seconds, abs=0.03)
+
+
+def test_a_snapshot_that_cannot_be_fetched_is_waited_for_10_seconds(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(reference: Ref, timeout: float) -> Any:
+        ray.sleep(timeout)
+        raise GetTimeoutError
+
+    monkeypatch.setattr(ray, "get", get)
+    actor: Any = SimpleNamespace(state=SimpleNamespace(remote=lambda: Ref({})))
+    snapshot, began = LastSnapshot(RayCalls(ray, Signals())), ray.now
+    snapshot.refresh(actor, 1)
+    snapshot.collect()
+    assert ray.now - began == 10.0
+    assert snapshot.arrays == {}
 
 
 def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None:
