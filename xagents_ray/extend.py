@@ -29,16 +29,26 @@ from xagents_ray.algorithms import (
 from xagents_ray.algorithms.definition import Algorithm, Model
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm, register
-from xagents_ray.core.errors import UserError
+from xagents_ray.algorithms.table import (
+    ALGORITHMS,
+    find_algorithm,
+    plain_settings,
+    register,
+)
+from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill
-from xagents_ray.networks.kinds import register_layer
+from xagents_ray.networks.kinds import register_initializer, register_layer
 from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.layout import Layout, read_layout
-from xagents_ray.networks.section import Section
+from xagents_ray.networks.section import INITIALIZERS, Section
 from xagents_ray.policy.conversion import make_env
 from xagents_ray.policy.loading import check_weights_file
+from xagents_ray.policy.model_weights import (
+    newest_arrays,
+    read_weights,
+    write_weights,
+)
 from xagents_ray.replay.base import Replay
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.replay.transitions import TransitionReplay
@@ -61,13 +71,24 @@ from xagents_ray.settings.options import (
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 
+_TENSORFLOW = {
+    "build_model": "xagents_ray.networks.keras:build_model",
+    "named_weights": "xagents_ray.networks.keras:named_weights",
+    "redrawn_model": "xagents_ray.networks.keras_models:redrawn_model",
+    "user_variables": "xagents_ray.networks.keras_models:user_variables",
+}
+"""Import paths of functions that import TensorFlow when they are first used."""
+
 if TYPE_CHECKING:
     build_model: Any
+    named_weights: Any
+    redrawn_model: Any
+    user_variables: Any
 else:
 
     def __getattr__(name: str) -> Any:
-        if name == "build_model":  # imports TensorFlow
-            return resolve_name("xagents_ray.networks.keras:build_model")
+        if name in _TENSORFLOW:
+            return resolve_name(_TENSORFLOW[name])
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -75,6 +96,7 @@ __all__ = [
     "ACTOR_CRITIC",
     "ALGORITHMS",
     "DETERMINISTIC_MODELS",
+    "INITIALIZERS",
     "Algorithm",
     "AlgorithmConfig",
     "Dense",
@@ -84,6 +106,7 @@ __all__ = [
     "Group",
     "Layer",
     "Layout",
+    "Mistakes",
     "Model",
     "Replay",
     "ReplayGroup",
@@ -102,17 +125,25 @@ __all__ = [
     "learning",
     "make_env",
     "models",
+    "named_weights",
+    "newest_arrays",
     "off_policy",
     "option",
     "options",
+    "plain_settings",
     "policy_gradient",
     "positive",
     "read_layout",
+    "read_weights",
+    "redrawn_model",
     "register",
+    "register_initializer",
     "register_layer",
     "replaced_settings",
     "replay",
     "shared",
     "state_dependent",
     "trajectory_replay",
+    "user_variables",
+    "write_weights",
 ]

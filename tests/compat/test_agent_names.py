@@ -6,26 +6,17 @@ from typing import Any
 
 import forked
 import gymnasium as gym
+import keras
 import numpy as np
 import policies
 import pytest
+from keras.optimizers import SGD, Adam
 
 import xagents_ray
 from xagents_ray.compat.model_reader import CfgModel, optimizer_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.utils.buffers import ReplayBuffer1, ReplayBuffer2
 from xagents_ray.utils.common import ModelReader, create_envs
-
-
-class Optimizer:
-    """What an optimizer of Keras shows of itself."""
-
-    def __init__(self, **config: Any) -> None:
-        self.get_config = lambda: config
-
-
-Adam = type("Adam", (Optimizer,), {})
-SGD = type("SGD", (Optimizer,), {})
 
 
 def model(agent: str, name: str, optimizer: Any = None) -> CfgModel:
@@ -35,7 +26,7 @@ def model(agent: str, name: str, optimizer: Any = None) -> CfgModel:
 
 def test_settings_of_an_agent_with_all_parts() -> None:
     envs = create_envs("Pendulum-v1", 3, preprocess=False)
-    adam = Adam(name="adam_2", learning_rate=0.01, beta_1=0.8, epsilon=1e-5)
+    adam = Adam(name="adam_2", learning_rate=2**-7, beta_1=0.8, epsilon=1e-5)
     actor = model("ddpg", "actor_model", adam)
     critic = model("ddpg", "critic_model", "adam")
     parts = [ReplayBuffer2(50, slots=5, initial_size=4, batch_size=8) for _ in envs]
@@ -46,8 +37,9 @@ def test_settings_of_an_agent_with_all_parts() -> None:
         "preprocess": False,
         "max_frame": False,
         "optimizer": "adam",
-        "lr": 0.01,
+        "lr": 2**-7,
         "beta1": 0.8,
+        "beta2": 0.999,
         "opt_epsilon": 1e-5,
         "critic_lr": 1e-3,
         "buffer_max_size": 150,
@@ -138,12 +130,12 @@ def test_names_of_optimizers_mean_what_keras_means(
 
 
 def test_other_optimizers_are_passed_on() -> None:
-    decaying = Adam(learning_rate={"class_name": "ExponentialDecay"})
+    decaying = Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 100, 0.5))
     for each in (SGD(learning_rate=0.1), decaying):
         assert optimizer_settings(each) == {"optimizer": each}
 
 
-def test_mistakes_are_told_with_a_remedy(tmp_path: Path) -> None:
+def test_mistakes_are_told_with_a_remedy() -> None:
     envs = create_envs("CartPole-v1", 2, preprocess=False)
     with pytest.raises(UserError, match="1 buffers for 2 environments"):
         xagents_ray.DQN(envs, None, [ReplayBuffer1(5)])
@@ -158,10 +150,6 @@ def test_mistakes_are_told_with_a_remedy(tmp_path: Path) -> None:
             xagents_ray.PPO(envs).fit(**settings)
     with pytest.raises(UserError, match="no such weights file"):
         model("ddpg", "actor_model").load_weights("missing.tf")
-    trained = model("ddpg", "actor_model")
-    trained.weights_path = "actor.npz"
-    with pytest.raises(UserError, match="into all of them"):
-        _ = xagents_ray.DDPG(envs, trained).settings
 
 
 def test_a_critic_of_bounded_values_is_told() -> None:
@@ -193,7 +181,7 @@ agent.fit(max_steps=600)
 assert 600 <= agent.result.env_steps < 620
 learned = agent.play(seed=1).returns
 other = make()
-other._models["model"].load_weights("best.npz").expect_partial()
+other._models.all[0].load_weights("best.npz").expect_partial()
 assert len(other.play(seed=1).returns) == len(learned) == 1
 
 study = optuna.create_study(pruner=Always())

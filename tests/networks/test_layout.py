@@ -5,16 +5,20 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout, layout_for, read_layout
 from xagents_ray.networks.section import INITIALIZERS
+from xagents_ray.settings.config import Config
 
 IMAGE = (84, 84, 1)
 # The example of the reference document, section 3.10.
@@ -296,7 +300,10 @@ def four_equal_layers(initializer: str) -> str:
     return "".join(layers) + f"[dense-4]\noutput=1\ninitializer={initializer}\n"
 
 
-@pytest.mark.parametrize("initializer", [i for i in INITIALIZERS if i != "zeros"])
+CONSTANT = {"zeros", "ones", "constant", "identity"}
+
+
+@pytest.mark.parametrize("initializer", [i for i in INITIALIZERS if i not in CONSTANT])
 def test_no_two_layers_share_values(initializer: str, tmp_path: Path) -> None:
     """Keras draws the same values twice from one seed."""
     layout = read(tmp_path, four_equal_layers(initializer), (24,), [24])
@@ -313,6 +320,100 @@ def test_zeros(tmp_path: Path) -> None:
     assert not any(
         k.any() for k in kernels(networks.build_model(layout, 7, "q")).values()
     )
+
+
+# What needs arguments, or has no kernel of these layers.
+NOT_BY_NAME = {"Initializer", "STFT"}
+KERAS_INITIALIZERS = sorted(
+    name
+    for name, kind in vars(keras.initializers).items()
+    if isinstance(kind, type) and kind.__name__ not in NOT_BY_NAME
+)
+
+
+@pytest.mark.parametrize("name", [*KERAS_INITIALIZERS, "normal", "uniform", "zero"])
+def test_every_initializer_of_keras_works_by_name(name: str, tmp_path: Path) -> None:
+    """Its values are those that Keras draws with the layer's seed."""
+    layout = read(tmp_path, f"[dense-0]\ninitializer={name}\noutput=1\n", (6,), [6])
+    model = networks.build_model(layout, 5, "q")
+    (layer,) = (each for each in model.layers if each.weights)
+    expected = keras.initializers.get(name)
+    assert type(layer.kernel_initializer) is type(expected)
+    config = expected.get_config()
+    if "seed" in config:
+        config["seed"] = layer.kernel_initializer.seed
+    again = type(expected).from_config(config)((6, 6))
+    np.testing.assert_array_equal(layer.kernel.numpy(), again.numpy())
+
+
+def test_the_names_of_keras_initializers_are_all_there() -> None:
+    assert len(KERAS_INITIALIZERS) >= 15
+    assert {"HeNormal", "TruncatedNormal"} <= {*KERAS_INITIALIZERS}
+
+
+def test_identity_has_no_convolution(tmp_path: Path) -> None:
+    text = "[convolutional-0]\nfilters=2\nsize=3\ninitializer=identity\n"
+    with pytest.raises(UserError, match=r"\[convolutional-0\] initializer: identity"):
+        read(tmp_path, text + IMAGE_HEADS)
+
+
+class Doubled(keras.initializers.Initializer):
+    """Fills a kernel with twice its gain."""
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return np.full(shape, 2 * self.gain, np.float32)
+
+
+OWN = {
+    "a class": (Doubled, 3.0, 6.0),
+    "an instance": (Doubled(5.0), None, 10.0),
+    "a function that makes one": (lambda gain: Doubled(gain), 4.0, 8.0),
+    "an initializer": (lambda shape, dtype: np.full(shape, 7.0, np.float32), None, 7),
+}
+
+
+@pytest.mark.parametrize(("given", "gain", "value"), OWN.values(), ids=list(OWN))
+def test_own_initializers(
+    given: Any, gain: float | None, value: float, tmp_path: Path
+) -> None:
+    register_initializer("my-own", given)
+    text = "[dense-0]\ninitializer=my-own\noutput=1\n"
+    text += "" if gain is None else f"gain={gain}\n"
+    model = networks.build_model(read(tmp_path, text, (3,), [2]), 5, "q")
+    assert (kernels(model)["dense-0/kernel"] == value).all()
+    config = Config(algorithm=find_algorithm("dqn").config())
+    assert ("initializer", "my-own") in config.objects  # which travel with a run
+
+
+def test_instances_without_a_seed_get_one(tmp_path: Path) -> None:
+    register_initializer("mine", keras.initializers.RandomNormal(stddev=0.1))
+    layout = read(tmp_path, four_equal_layers("mine"), (24,), [24])
+    drawn = [
+        kernels(networks.build_model(layout, seed, "q"))["dense-0/kernel"]
+        for seed in (7, 7, 8)
+    ]
+    assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
+
+
+def test_initializers_that_are_refused(tmp_path: Path) -> None:
+    register_initializer("HeNormal", keras.initializers.HeNormal)  # is known
+    for name, given, words in (
+        ("he_normal", Doubled, "as one of Keras is"),
+        ("odd", "he_normal", "give a Keras initializer"),
+    ):
+        with pytest.raises(UserError, match=words):
+            register_initializer(name, given)
+
+    def needy(needed: float) -> None:
+        """Take what nobody gives."""
+
+    register_initializer("needy", needy)
+    layout = read(tmp_path, "[dense-0]\ninitializer=needy\noutput=1\n", (3,), [2])
+    with pytest.raises(UserError, match=r"'needy' can't be made .* but gain and seed"):
+        networks.build_model(layout, 0, "q")
 
 
 def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:

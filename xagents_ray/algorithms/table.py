@@ -19,11 +19,17 @@ from xagents_ray.algorithms import (  # noqa: F401
     trpo,
 )
 from xagents_ray.algorithms.definition import ALGORITHMS, Algorithm
-from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups_of
-from xagents_ray.settings.config import GROUPS
-from xagents_ray.settings.options import Option, flag, options
+from xagents_ray.settings.config import GROUPS, train_options
+from xagents_ray.settings.options import (
+    Option,
+    check_known,
+    flag,
+    options,
+    plain_values,
+)
 
 __all__ = [
     "ALGORITHMS",
@@ -31,6 +37,7 @@ __all__ = [
     "all_algorithms",
     "check_owners",
     "find_algorithm",
+    "plain_settings",
     "plugin_failures",
     "register",
 ]
@@ -93,6 +100,27 @@ def check_owners(row: Algorithm, names: Iterable[str]) -> None:
                 f"{row.name} has no setting {name}, which is one of "
                 f"{', '.join(others)}: leave it out."
             )
+
+
+def plain_settings(
+    row: Algorithm, given: Mapping[str, Any], mistakes: Mistakes
+) -> dict[str, Any]:
+    """Return an algorithm's settings of `train` as plain values.
+
+    Args:
+        row: the algorithm.
+        given: settings by flat name.
+        mistakes: collection that unknown settings and wrong values are added to.
+    """
+    known, values = train_options(row.config), dict[str, Any]()
+    names = {each.name for each in known}
+    for name, value in given.items():
+        with mistakes:
+            if name not in names:
+                check_owners(row, [name])
+                check_known([name], known)
+            values |= plain_values(known, {name: value})
+    return values
 
 
 @functools.cache

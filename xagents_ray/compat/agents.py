@@ -1,6 +1,7 @@
 """The agent classes of xagents, which collect settings for `train` and `play`."""
 
 import functools
+import tempfile
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from typing import Any, ClassVar
 import xagents_ray
 from xagents_ray import AgentName, Evaluation, Policy, Result, UserError, load, train
 from xagents_ray.compat import buffers
+from xagents_ray.compat.agent_models import AgentModels
 from xagents_ray.compat.envs import EnvList
-from xagents_ray.compat.model_reader import CfgModel, optimizer_settings
+from xagents_ray.compat.model_reader import CfgModel, optimizer_of, optimizer_settings
 from xagents_ray.compat.reporter import Reporter
 from xagents_ray.extend import (
     ALGORITHMS,
@@ -49,14 +51,15 @@ class CompatAgent:
         self.envs, self.trial = envs, trial
         self.result: Result | None = None
         self._policy: Policy | None = None
-        self._models = {name: given.pop(name) for name in names if name in given}
+        models = {name: given.pop(name) for name in names if name in given}
         self._settings = {
             **_environments(envs),
-            **self._optimizer(),
+            **self._optimizer(models),
             **self._replay(given.pop("buffers", None)),
             **given,
         }
-        self._warn_of_bounded_values()
+        self._models = AgentModels(self.row, models, self._settings)
+        self._warn_of_bounded_values(models)
 
     def fit(
         self,
@@ -67,7 +70,8 @@ class CompatAgent:
     ) -> Result:
         """Train until the target or the number of env steps is reached.
 
-        A second call continues the run of the first one.
+        Training starts from the weights that the models have, and they have the
+        trained ones afterwards. A second call continues the run of the first one.
 
         Args:
             target_reward: mean reward of a full reward buffer.
@@ -81,11 +85,12 @@ class CompatAgent:
         ends = {"target_reward": target_reward, "max_steps": max_steps}
         given = {**ends, "monitor_session": monitor_session, **settings}
         given = {name: value for name, value in given.items() if value is not None}
-        if self.result is None:
+        if directory := self._directory:
+            given = {"resume": directory, **given}
+            self._check_weights()
+        else:
             given = {**self.settings, **given}
             _check_end(given)
-        else:
-            given = {"resume": self.result.directory, **given}
         if given.get("seeds") is not None:
             raise UserError(
                 "seeds= trains several agents, and this is one: leave it out, or call "
@@ -95,10 +100,9 @@ class CompatAgent:
         reporter = Reporter(self.trial, every)
         if self.trial is not None:
             given["callbacks"] = [*given.get("callbacks", ()), reporter]
-        self._policy = None
-        result = train(AgentName(self.row.name), **given)
-        assert isinstance(result, Result)  # without `seeds`
-        self.result = result
+        self.result = result = self._train(given)
+        if result.directory:
+            self._models.read(result.directory)
         reporter.check()
         return result
 
@@ -117,19 +121,21 @@ class CompatAgent:
 
     @property
     def policy(self) -> Policy:
-        """The policy that `fit` learned, or else that of the models' loaded weights.
+        """The policy that `fit` learned, or else that of the models' weights.
 
         Raises:
             UserError: there are no weights.
         """
+        if not self._directory or self._models.has_changed:
+            return self._load()
         if self._policy is None:
-            self._policy = self._load()
+            self._policy = load(self._directory)
         return self._policy
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that `fit` passes to `train` in addition to its arguments."""
-        return {**self._settings, **self._networks(), **self._weights()}
+        return {**self._settings, **self._models.settings}
 
     @property
     def total_rewards(self) -> "deque[float]":
@@ -139,9 +145,14 @@ class CompatAgent:
         returns = (episode_return for _, episode_return in episodes)
         return deque(returns, size or TrainingConfig.reward_buffer_size)
 
-    def _optimizer(self) -> dict[str, Any]:
+    @property
+    def _directory(self) -> str:
+        """Directory of the run; "" before there is one."""
+        return "" if self.result is None else self.result.directory
+
+    def _optimizer(self, models: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the models' optimizers; the first is the actor's."""
-        given = (getattr(each, "optimizer", None) for each in self._models.values())
+        given = map(optimizer_of, models.values())
         found, *others = [optimizer_settings(each) for each in given] or [{}]
         for each in others:
             if each.get("lr", found.get("lr")) != found.get("lr"):
@@ -154,45 +165,44 @@ class CompatAgent:
             return {}
         return buffers.replay_settings(given, len(self.envs), self.row.on_policy)
 
-    def _networks(self) -> dict[str, Any]:
-        return {
-            name: each.cfg_file if isinstance(each, CfgModel) else each
-            for name, each in self._models.items()
-        }
+    def _train(self, given: dict[str, Any]) -> Result:
+        self._policy = None
+        with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+            if not {"resume", "weights"} & given.keys():
+                given |= self._models.write(Path(folder), given)
+            result = train(AgentName(self.row.name), **given)
+        assert isinstance(result, Result)  # without `seeds`
+        return result
 
-    def _weights(self) -> dict[str, Any]:
-        """Return the weights files to start from, if models have loaded any."""
-        models = [self._models.get(model.file) for model in self.row.models]
-        paths = [getattr(each, "weights_path", None) for each in models]
-        if not any(paths):
-            return {}
-        if not all(paths):
+    def _check_weights(self) -> None:
+        """Raise UserError if weights were changed since the last `fit`."""
+        if self._models.has_changed:
+            name = self.row.name.upper()
             raise UserError(
-                "Some models have loaded weights and others haven't: load weights into "
-                "all of them, or into none."
+                "fit continues the run, and the models' weights were changed since: "
+                f"make a new agent of them, {name}(envs, …), to start from these."
             )
-        return {"weights": tuple(paths)}
 
     def _load(self) -> Policy:
-        if self.result is not None and self.result.directory:
-            return load(self.result.directory)
-        acting = self._models.get(self.row.models[0].file)
-        weights = getattr(acting, "weights_path", None)
-        if weights is None:
-            raise UserError(
-                "This agent has learned nothing yet: call fit, or load_weights of its "
-                "first model."
-            )
+        """Return the policy of the models' weights."""
         acts = [each.name for each in options(self.row.config) if each.acts]
         shown = {*acts, *(each.name for each in options(EnvConfig))}
-        given = {**self._settings, **self._networks()}
-        given = {name: value for name, value in given.items() if name in shown}
-        return load(weights, agent=self.row.name, **given)
+        given = {k: value for k, value in self.settings.items() if k in shown}
+        with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+            weights = self._models.write_acting(Path(folder))
+            if weights is None:
+                raise UserError(
+                    "This agent has learned nothing yet: call fit, or load_weights of "
+                    "its first model."
+                )
+            return load(weights, agent=self.row.name, **given)
 
-    def _warn_of_bounded_values(self) -> None:
+    def _warn_of_bounded_values(self, models: Mapping[str, Any]) -> None:
         for model in self.row.models:
-            given = self._models.get(model.file)
+            given = models.get(model.file)
             if not isinstance(given, CfgModel) or "value" not in model.heads:
+                continue
+            if given.layout is None:
                 continue
             end = given.layout.outputs[model.heads.index("value")]
             activation = given.layout.layers[end].activation

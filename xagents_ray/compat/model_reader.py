@@ -1,8 +1,14 @@
-"""Networks from .cfg files, built on demand."""
+"""Networks from .cfg files as Keras models."""
 
-from collections.abc import Sequence
+import functools
+import os
+import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from xagents_ray import extend
 
@@ -16,6 +22,8 @@ _NAMES = {
     "epsilon": "opt_epsilon",
 }
 """Settings by their Keras names."""
+_OTHERS = (".keras", ".h5", ".weights.json")
+"""Endings of weights files that only Keras reads."""
 
 
 class ModelReader:
@@ -26,8 +34,13 @@ class ModelReader:
         output_units: number of units of each output, in order.
         input_shape: shape of an observation, `(D,)` or `(H, W, C)`, or `D`.
         optimizer: "adam", "rmsprop" or a Keras optimizer.
-        seed: seed of the weights of `CfgModel.keras`; a run uses the agent's seed.
+        seed: seed of the initial weights; None for random ones.
+    Attributes:
+        initializers: initializers that files may name. Add one of your own, or a class
+            or function that makes one: `ModelReader.initializers["tiny"] = Tiny`.
     """
+
+    initializers: ClassVar[dict[str, Any]] = {x: x for x in extend.INITIALIZERS}
 
     def __init__(
         self,
@@ -41,59 +54,112 @@ class ModelReader:
         if not isinstance(input_shape, Sequence):
             input_shape = (int(input_shape),)
         self.input_shape = tuple(input_shape)
-        self.optimizer, self.seed = optimizer, seed
+        self.optimizer = optimizer
+        self.seed = extend.TrainingConfig(seed=seed).seed
 
-    def build_model(self) -> "CfgModel":
-        """Return the network.
+    def build_model(self) -> Any:
+        """Return the network, a `keras.Model`.
+
+        An agent starts from the weights that it has then, and gives it the trained
+        ones.
 
         Raises:
             UserError: the file is invalid; the message names the section and the key.
         """
+        for name, initializer in self.initializers.items():
+            if initializer != name:
+                extend.register_initializer(name, initializer)
         scale = 1 / 255 if len(self.input_shape) == 3 else 1.0
         units = [int(each) for each in self.output_units]
         layout = extend.read_layout(self.cfg_file, self.input_shape, units, scale)
-        return CfgModel(self.cfg_file, layout, self.optimizer, self.seed)
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        model = model_of_layout(layout, self.cfg_file, seed, self.cfg_file.stem)
+        if self.optimizer is not None:
+            model.compile(self.optimizer)
+            model.given_optimizer = self.optimizer
+        return model
 
 
 class CfgModel:
-    """A network from a .cfg file, with its optimizer and weights file.
+    """Attributes and methods that a Keras model from a .cfg file has in addition.
 
-    Other attributes, such as `summary()`, are those of a Keras model with these layers,
-    which is built on first use.
+    Attributes:
+        cfg_file: path of the file; None for copies, such as `clone_model` makes.
+        layout: the network's layout; None for copies.
+        extras: arrays of the loaded weights file that aren't the network's, by name.
+        given_optimizer: the optimizer that was given to the reader, or its name.
     """
 
-    def __init__(
-        self, path: Path, layout: extend.Layout, optimizer: Any, seed: int | None
-    ) -> None:
-        self.cfg_file, self.layout = path, layout
-        self.optimizer, self.seed = optimizer, seed
-        self.weights_path: str | None = None
+    cfg_file: Path | None = None
+    layout: extend.Layout | None = None
+    extras: Mapping[str, Any] | None = None
+    given_optimizer: Any = None
 
-    def compile(self, optimizer: Any = None, **_: Any) -> None:
-        """Replace the reader's optimizer."""
-        self.optimizer = optimizer or self.optimizer
-
-    def load_weights(self, path: str | Path) -> "CfgModel":
-        """Start from a weights file, .tf, .weights.h5 or .npz.
+    def load_weights(self, path: str | Path, *args: Any, **settings: Any) -> "CfgModel":
+        """Load a weights file: .tf, .weights.h5 or .npz, or another that Keras reads.
 
         Raises:
-            UserError: the file can't be read.
+            UserError: the file can't be read, or is of another network.
         """
-        extend.check_weights_file(str(path))
-        self.weights_path = str(path)
+        name = str(path)
+        is_ours = name.endswith(".weights.h5") or not name.endswith(_OTHERS)
+        if self.layout is None or not is_ours:
+            super().load_weights(path, *args, **settings)  # type: ignore[misc]
+            return self
+        arrays = extend.read_weights(name, self.layout)
+        for key, variable in extend.named_weights(self).items():
+            variable.assign(arrays.pop(key))
+        self.extras = arrays
         return self
 
     def expect_partial(self) -> "CfgModel":
         """Return self; optimizer states in .tf files are always ignored."""
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if "_keras" not in vars(self):
-            build = extend.build_model
-            self._keras = build(self.layout, self.seed or 0, self.cfg_file.stem)
-        return getattr(self._keras, name)
+
+@functools.cache
+def _kind(functional: Any) -> Any:
+    """Return the class of Keras models from .cfg files, given that of others.
+
+    It has the same name, so that a saved model is one of Keras alone.
+    """
+    named = {"__module__": functional.__module__}
+    return type(functional.__name__, (CfgModel, functional), named)
+
+
+def model_of_layout(
+    layout: extend.Layout, path: Path | None, seed: int, name: str
+) -> Any:
+    """Return a layout's network as a `keras.Model` that is a `CfgModel`.
+
+    Args:
+        layout: the network.
+        path: path of its .cfg file, if it has one.
+        seed: seed of the initial weights.
+        name: name of the model, which the initial weights depend on too.
+    """
+    # Leave GPU memory to the learner, which has a separate process on Ray.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    built = extend.build_model(layout, seed, name)
+    model = _kind(type(built))(built.inputs, built.outputs, name=built.name)
+    model.cfg_file, model.layout = path, layout
+    return model
+
+
+def copy_of(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return copies of Keras variables by name."""
+    return {k: np.array(each.numpy(), np.float32) for k, each in arrays.items()}
+
+
+def optimizer_of(model: Any) -> Any:
+    """Return the optimizer of a Keras model, or its name; None if there is none."""
+    given = getattr(model, "given_optimizer", None)
+    compiled: Any = getattr(model, "optimizer", None)  # of a path, there is none
+    if not isinstance(given, str) or type(compiled).__name__.lower() != given.lower():
+        return compiled
+    now, first = compiled.get_config(), type(compiled)().get_config()
+    is_changed = any(now[key] != first[key] for key in _NAMES.keys() & now.keys())
+    return compiled if is_changed else given
 
 
 def optimizer_settings(optimizer: Any) -> dict[str, Any]:

@@ -45,17 +45,81 @@ def _erf(x: FloatArray) -> FloatArray:
     return y
 
 
+def _log_softmax(x: FloatArray) -> FloatArray:
+    x = x - x.max(axis=-1, keepdims=True)
+    y: FloatArray = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return y
+
+
+def _sparsemax(x: FloatArray) -> FloatArray:
+    """Return the probabilities float32 [B, n] that are nearest to [B, n] numbers.
+
+    The threshold is the largest one that any number of nonzero probabilities gives.
+
+    Source: arXiv:1602.02068, algorithm 1.
+    """
+    sums: FloatArray = np.cumsum(np.sort(x, axis=-1)[..., ::-1], axis=-1)
+    counts = np.arange(1, x.shape[-1] + 1, dtype=np.float32)
+    threshold: FloatArray = ((sums - 1) / counts).max(axis=-1, keepdims=True)
+    y: FloatArray = np.maximum(x - threshold, 0)
+    return y
+
+
+def _softplus(x: FloatArray) -> FloatArray:
+    y: FloatArray = np.logaddexp(x, np.float32(0))
+    return y
+
+
+def _hard_sigmoid(x: FloatArray) -> FloatArray:
+    y: FloatArray = np.clip(x / 6 + np.float32(0.5), 0, 1)
+    return y
+
+
+def _elu(x: FloatArray) -> FloatArray:
+    y: FloatArray = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+    return y
+
+
+def _shrink(x: FloatArray, bias: float) -> FloatArray:
+    """Return numbers moved towards 0 by the bias; those within 0.5 of 0 become 0."""
+    moved = x - np.copysign(np.float32(bias), x)
+    y: FloatArray = np.where(np.abs(x) > np.float32(0.5), moved, np.float32(0))
+    return y
+
+
+def _sparse_plus(x: FloatArray) -> FloatArray:
+    y: FloatArray = np.square(np.clip(x, -1, 1) + 1) / 4 + np.maximum(x - 1, 0)
+    return y
+
+
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0, out=x),
     "tanh": lambda x: np.tanh(x, out=x),
     "sigmoid": _sigmoid,
     "softmax": softmax,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "softplus": lambda x: np.logaddexp(x, np.float32(0)),
+    "elu": _elu,
+    "softplus": _softplus,
     "gelu": _gelu,
     "silu": lambda x: x * _sigmoid(x),
     "selu": _selu,
     "leaky_relu": lambda x: np.where(x > 0, x, np.float32(0.2) * x),  # Keras' slope
+    "celu": _elu,  # the same for an alpha of 1, Keras' default
+    "exponential": np.exp,
+    "hard_shrink": lambda x: _shrink(x, 0.0),
+    "hard_sigmoid": _hard_sigmoid,
+    "hard_silu": lambda x: x * _hard_sigmoid(x),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "log_sigmoid": lambda x: -_softplus(-x),
+    "log_softmax": _log_softmax,
+    "mish": lambda x: x * np.tanh(_softplus(x)),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "soft_shrink": lambda x: _shrink(x, 0.5),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "sparse_plus": _sparse_plus,
+    "sparse_sigmoid": lambda x: np.clip(x / 2 + np.float32(0.5), 0, 1),
+    "sparsemax": _sparsemax,
+    "squareplus": lambda x: (x + np.sqrt(np.square(x) + 4)) / 2,
+    "tanh_shrink": lambda x: x - np.tanh(x),
 }
-ALIASES = {"swish": "silu"}
+ALIASES = {"swish": "silu", "hard_swish": "hard_silu"}

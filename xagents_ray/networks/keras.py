@@ -1,6 +1,7 @@
 """The Keras model of a layout; imports TensorFlow, so env actors don't use it."""
 
 import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core import objects
+from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
@@ -18,14 +21,51 @@ __autograph__ = False
 
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
-    """Return a kernel's initializer; each layer needs a different seed."""
+    """Return a kernel's initializer; each layer needs a different seed.
+
+    `uniform_within` is that of noisy layers, whose gain is the bound.
+    """
+    own = objects.find_kept("initializer", name)
+    if own is not None:
+        return _user_initializer(name, own, gain, seed)
+    if name == "uniform_within":
+        return keras.initializers.RandomUniform(-gain, gain, seed)
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
-        "random_uniform": {"minval": -gain, "maxval": gain, "seed": seed},
-        "zeros": {},
+        **{word: {} for word in ("constant", "identity", "ones", "zeros")},
     }
     config = special.get(name, {"seed": seed})
     return keras.initializers.get({"class_name": name, "config": config})
+
+
+def _user_initializer(name: str, given: Any, gain: float, seed: int) -> Any:
+    """Return the initializer of a user's instance, class or function.
+
+    A class or function that makes one gets `gain` and `seed` if it takes them; a
+    function of a shape is an initializer itself. An instance without a seed of its own
+    gets this one.
+
+    Raises:
+        UserError: it can't be made.
+    """
+    if isinstance(given, keras.initializers.Initializer):
+        config = given.get_config()
+        if config.get("seed", seed) is None:
+            return type(given).from_config({**config, "seed": seed})
+        return given
+    parameters = inspect.signature(given).parameters
+    if "shape" in parameters and not inspect.isclass(given):
+        return given
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    offered = {"gain": gain, "seed": seed}
+    own = {key: x for key, x in offered.items() if takes_all or key in parameters}
+    try:
+        return given(**own)
+    except Exception as error:
+        raise UserError(
+            f"The initializer {name!r} can't be made ({one_line(error)}): register "
+            "one that needs no arguments but gain and seed."
+        ) from error
 
 
 def build_model(

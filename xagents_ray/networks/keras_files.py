@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
-from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
@@ -28,6 +27,11 @@ class KerasNetwork(NamedTuple):
 
 
 _LARGEST = 1 << 24  # characters of a model's config
+# Models with other activations are whole models, and their stored runs remain so.
+_TRANSLATED = {
+    *("linear", "relu", "tanh", "sigmoid", "softmax", "elu", "softplus", "gelu"),
+    *("silu", "selu", "leaky_relu"),
+}
 
 
 def content(name: str | None) -> bytes | None:
@@ -76,7 +80,7 @@ def read_keras_layers(
             if parts.getinfo("config.json").file_size > _LARGEST:
                 raise ValueError
             model = json.loads(parts.read("config.json"))
-        network = _translated(model, scale)
+        network = translated_model(model, scale)
     except (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError):
         raise UserError(
             f"{name}: not a Keras model, or a damaged one; write it with "
@@ -112,7 +116,7 @@ def _shown(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "one number"
 
 
-def _translated(model: Mapping[str, Any], scale: float) -> KerasNetwork | None:
+def translated_model(model: Mapping[str, Any], scale: float) -> KerasNetwork | None:
     """Return a model converted to our layers; None if NumPy doesn't support it."""
     config, kind = model["config"], model["class_name"]
     if kind not in ("Functional", "Sequential"):
@@ -199,7 +203,7 @@ def _layer(
             return None
     if kind == "Softmax" and own["axis"] in (-1, len(shape)):
         kind, activation = "Activation", "softmax"
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _TRANSLATED:
         return None
     facts |= {"activation": activation}
     if kind == "Dense" and own["use_bias"] and len(shape) == 1:

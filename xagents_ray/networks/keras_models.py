@@ -15,6 +15,7 @@ from typing import Any
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.process import drawing_by, quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks import keras_files
 from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
@@ -91,6 +92,29 @@ def weights_of(
     if isinstance(own, WholeModel):
         model, _ = _without_softmax(model)  # Keras orders weights by layer depth
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
+
+
+def user_variables(model: Any, scale: float) -> dict[str, Any]:
+    """Return the variables of a user's Keras model by their names in its layout.
+
+    Args:
+        model: the model.
+        scale: factor by which its inputs are multiplied.
+    """
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    network = keras_files.translated_model(config, scale)
+    if network is not None:
+        names = [name for layer in network.layers for name in layer.shapes]
+        return dict(zip(names, model.weights, strict=True))
+    ends = [_before_softmax(x) for x in model.outputs]
+    variables = keras.Model(model.inputs, ends).weights
+    named = _named_shapes(variables)
+    return {name: each for (name, _), each in zip(named, variables, strict=True)}
+
+
+def redrawn_model(model: Any, seed: str) -> Any:
+    """Return a copy of a user's Keras model with new weights, drawn from a seed."""
+    return _redrawn(model, None, seed)
 
 
 def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:

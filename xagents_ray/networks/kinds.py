@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
+from xagents_ray.networks.section import INITIALIZERS, keras_initializer
 
 BUILT_IN_KINDS: dict[str, type[Layer]] = {
     "convolutional": Convolutional,
@@ -51,6 +53,44 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
     if not kind.isalpha() or kind in BUILT_IN_KINDS:
         raise UserError(f"A layer can't be named {kind!r}: choose another word.")
     objects.keep("layer", layer, kind)
+
+
+def register_initializer(name: str, initializer: Any) -> None:
+    """Register a kernel initializer for .cfg files, as in `initializer=tiny`.
+
+    Keras' own are known by their names. Registering a name again replaces it. Runs on
+    Ray get it too; the command line doesn't know it.
+
+    Args:
+        name: name of the initializer.
+        initializer: a Keras initializer, or a class or function that makes one, which
+            may take `gain` and `seed`, or a function of a shape and a dtype that
+            returns the values.
+    Raises:
+        UserError: the name is another initializer's of Keras, or it can't be called.
+    Example:
+        >>> from xagents_ray.extend import register_initializer
+        >>> def tiny(seed):
+        ...     import keras
+        ...
+        ...     return keras.initializers.RandomNormal(stddev=1e-3, seed=seed)
+        >>> register_initializer("tiny", tiny)
+    """
+    own = keras_initializer(name)
+    if own in INITIALIZERS:
+        word = getattr(initializer, "__name__", initializer)
+        if isinstance(word, str) and keras_initializer(word) == own:
+            return
+        raise UserError(
+            f"An initializer can't be named {name!r}, as one of Keras is: choose "
+            "another word."
+        )
+    if not callable(initializer):
+        raise UserError(
+            f"The initializer {name!r} is {initializer!r:.80}: give a Keras "
+            "initializer, or a class or function that makes one."
+        )
+    objects.keep("initializer", initializer, name)
 
 
 @functools.cache

@@ -122,8 +122,8 @@ class Dense(Layer):
 
     keys: ClassVar[tuple[str, ...]] = ("units", *Section.WEIGHTED, "common", "output")
     kernel_shape: tuple[int, ...]  # the last axis is the units
-    initializer: str  # the kernel's, one of INITIALIZERS
-    gain: float  # for an orthogonal initializer
+    initializer: str  # the kernel's, one of `known_initializers`
+    gain: float  # for an orthogonal initializer, or one of the user's
 
     @classmethod
     def read(
@@ -212,13 +212,15 @@ class Convolutional(Dense):
         if size > min(shape[:2]):
             remedy = f"{size} is larger than its {shape[0]}x{shape[1]} input"
             raise section.error("size", remedy)
+        if (weighted := section.weighted())["initializer"] == "identity":
+            raise section.error("initializer", "identity is for dense layers only")
         height, width = ((side - size) // stride + 1 for side in shape[:2])
         return cls(
             source=source,
             output_shape=(height, width, count),
             kernel_shape=(size, size, shape[-1], count),
             stride=stride,
-            **section.weighted(),
+            **weighted,
         )
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:

@@ -87,7 +87,7 @@ class Noisy(Dense):
         bound = math.sqrt((1 if is_factorised else 3) / inputs)
         sigma = self.sigma / (math.sqrt(inputs) if is_factorised else 1)
         made = resolve_name("xagents_ray.networks.keras_heads:KerasNoisy")
-        return made(self, is_factorised, initializer("random_uniform", bound), sigma)
+        return made(self, is_factorised, initializer("uniform_within", bound), sigma)
 
 
 def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout:

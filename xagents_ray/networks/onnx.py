@@ -93,6 +93,48 @@ def _gelu(graph: OnnxGraph, x: str) -> str:
     )
 
 
+def _clip(graph: OnnxGraph, x: str, low: float, high: float) -> str:
+    return graph.add("Clip", x, np.float32(low), np.float32(high))
+
+
+def _halved(graph: OnnxGraph, x: str) -> str:
+    return graph.add("Mul", x, np.float32(0.5))
+
+
+def _log_sigmoid(graph: OnnxGraph, x: str) -> str:
+    return graph.add("Neg", graph.add("Softplus", graph.add("Neg", x)))
+
+
+def _mish(graph: OnnxGraph, x: str) -> str:
+    return graph.add("Mul", x, graph.add("Tanh", graph.add("Softplus", x)))
+
+
+def _sparse_plus(graph: OnnxGraph, x: str) -> str:
+    root = _halved(graph, graph.add("Add", _clip(graph, x, -1, 1), np.float32(1)))
+    above = graph.add("Relu", graph.add("Sub", x, np.float32(1)))
+    return graph.add("Add", graph.add("Mul", root, root), above)
+
+
+def _sparsemax(graph: OnnxGraph, x: str) -> str:
+    """Add `activations._sparsemax`, which compares all numbers in place of sorting."""
+    last = np.array([-1])
+    one = graph.add("Unsqueeze", x, last)
+    other = graph.add("Unsqueeze", x, np.array([-2]))
+    larger = graph.cast(graph.add("GreaterOrEqual", other, one), np.float32)
+    products = graph.add("Mul", larger, other)
+    sums, counts = (
+        graph.add("ReduceSum", each, last, keepdims=0) for each in (products, larger)
+    )
+    candidates = graph.add("Div", graph.add("Sub", sums, np.float32(1)), counts)
+    threshold = graph.add("ReduceMax", candidates, axes=[-1], keepdims=1)
+    return graph.add("Relu", graph.add("Sub", x, threshold))
+
+
+def _squareplus(graph: OnnxGraph, x: str) -> str:
+    square = graph.add("Add", graph.add("Mul", x, x), np.float32(4))
+    return _halved(graph, graph.add("Add", x, graph.add("Sqrt", square)))
+
+
 _ACTIVATIONS: dict[str, Callable[[OnnxGraph, str], str]] = {
     "linear": lambda graph, x: x,
     "relu": lambda graph, x: graph.add("Relu", x),
@@ -105,4 +147,21 @@ _ACTIVATIONS: dict[str, Callable[[OnnxGraph, str], str]] = {
     "silu": lambda graph, x: graph.add("Mul", x, graph.add("Sigmoid", x)),
     "selu": lambda graph, x: graph.add("Selu", x),
     "leaky_relu": lambda graph, x: graph.add("LeakyRelu", x, alpha=0.2),
+    "celu": lambda graph, x: graph.add("Elu", x),
+    "exponential": lambda graph, x: graph.add("Exp", x),
+    "hard_shrink": lambda graph, x: graph.add("Shrink", x, bias=0.0, lambd=0.5),
+    "hard_sigmoid": lambda graph, x: graph.add("HardSigmoid", x, alpha=1 / 6),
+    "hard_silu": lambda graph, x: graph.add("HardSwish", x),
+    "hard_tanh": lambda graph, x: _clip(graph, x, -1, 1),
+    "log_sigmoid": _log_sigmoid,
+    "log_softmax": lambda graph, x: graph.add("LogSoftmax", x, axis=-1),
+    "mish": _mish,
+    "relu6": lambda graph, x: _clip(graph, x, 0, 6),
+    "soft_shrink": lambda graph, x: graph.add("Shrink", x, bias=0.5, lambd=0.5),
+    "softsign": lambda graph, x: graph.add("Softsign", x),
+    "sparse_plus": _sparse_plus,
+    "sparse_sigmoid": lambda graph, x: graph.add("HardSigmoid", x, alpha=0.5),
+    "sparsemax": _sparsemax,
+    "squareplus": _squareplus,
+    "tanh_shrink": lambda graph, x: graph.add("Sub", x, graph.add("Tanh", x)),
 }

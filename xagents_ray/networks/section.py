@@ -2,10 +2,12 @@
 
 import configparser
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.networks.activations import ACTIVATIONS, ALIASES
 
@@ -18,7 +20,33 @@ INITIALIZERS = (
     "lecun_uniform",
     "orthogonal",
     "zeros",
+    "constant",
+    "identity",
+    "ones",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "variance_scaling",
 )
+"""Keras initializers that a dense layer can have; a convolution can't have identity."""
+_INITIALIZER_ALIASES = {
+    "normal": "random_normal",
+    "one": "ones",
+    "uniform": "random_uniform",
+    "zero": "zeros",
+}
+
+
+def keras_initializer(name: str) -> str:
+    """Return a Keras initializer's name in snake case: `he_normal` for `HeNormal`."""
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    word = words.removesuffix("_initializer")
+    return _INITIALIZER_ALIASES.get(word, word)
+
+
+def known_initializers() -> list[str]:
+    """Return the names of the initializers that a section may have."""
+    return [*INITIALIZERS, *(name for _, name in objects.kept_names("initializer"))]
 
 
 class Section:
@@ -79,14 +107,23 @@ class Section:
             gain = math.nan
         if not math.isfinite(gain):
             raise self.error("gain", f"must be a number, got {text!r}")
-        if "gain" in self.values and self.values.get("initializer") != "orthogonal":
+        initializer = self._initializer()
+        if "gain" in self.values and initializer in {*INITIALIZERS} - {"orthogonal"}:
             raise self.error("gain", "only initializer=orthogonal takes a gain")
         return {
             "name": self.name,
             "activation": ALIASES.get(activation, activation),
-            "initializer": self._word("initializer", "glorot_uniform", INITIALIZERS),
+            "initializer": initializer,
             "gain": gain,
         }
+
+    def _initializer(self) -> str:
+        """Return the name of the kernel's initializer."""
+        known = known_initializers()
+        text = self.values.get("initializer", "glorot_uniform")
+        if text not in known and (name := keras_initializer(text)) in INITIALIZERS:
+            return name
+        return self._word("initializer", "glorot_uniform", known)
 
     def _word(self, key: str, default: str, known: Sequence[str]) -> str:
         text = self.values.get(key, default)

@@ -103,7 +103,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     if source.run is not None:
         found = locate_run("--run", source.run, source.run_dir, algorithm.name)
         values, trained_in = _stored(found[0], algorithm, given)
-        path, reason = _chosen(*found, source.which)
+        path, reason = choose_checkpoint(*found, source.which)
         checkpoint = checkpoints.load_checkpoint(path, "give --run")
     env = EnvConfig.of(values)
     if env.env is None:
@@ -186,7 +186,7 @@ def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> li
     return [f"Environment: {name}; the run was trained in {trained}"]
 
 
-def _chosen(
+def choose_checkpoint(
     directory: RunDirectory, named: Path | None, which: str | None
 ) -> tuple[Path, str]:
     """Return a run's checkpoint to load, and the reason for the choice."""

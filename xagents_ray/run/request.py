@@ -7,12 +7,12 @@ from typing import Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.algorithms.table import check_owners
+from xagents_ray.algorithms.table import plain_settings
 from xagents_ray.core.errors import Mistakes, UserError, pluralize
 from xagents_ray.run.prepare import Resumed, find_run
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import Option, check_known, check_values, plain_values
+from xagents_ray.settings.options import Option, check_values
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage import weights
 from xagents_ray.watch.callbacks import Callback, load_callbacks
@@ -59,7 +59,7 @@ class Request:
             UserError: settings are invalid; the message has a line for each mistake.
         """
         known, mistakes = train_options(algorithm.config), Mistakes()
-        values = _plain(algorithm, known, given, mistakes)
+        values = plain_settings(algorithm, given, mistakes)
         resumed: Resumed | None = None
         settings: dict[str, Any] | None = None
         notes: list[str] = []
@@ -85,24 +85,6 @@ class Request:
             raise _all_of(mistakes, settings)
         notes += lost
         return cls(algorithm, values, settings, config, resumed, callbacks, notes)
-
-
-def _plain(
-    algorithm: Algorithm,
-    known: Sequence[Option],
-    given: Mapping[str, Any],
-    mistakes: Mistakes,
-) -> dict[str, Any]:
-    """Return valid settings as plain values; collect mistakes of the others."""
-    values: dict[str, Any] = {}
-    names = {each.name for each in known}
-    for name, value in given.items():
-        with mistakes:
-            if name not in names:
-                check_owners(algorithm, [name])
-                check_known([name], known)
-            values |= plain_values(known, {name: value})
-    return values
 
 
 def _check_shared(known: Sequence[Option], given: Mapping[str, Any]) -> None:

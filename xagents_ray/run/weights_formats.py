@@ -57,13 +57,21 @@ def decode_weights(
         UserError: the file is damaged, or of another network.
         OSError: a temporary file can't be written.
     """
+    arrays = decode_unmatched(file, layout)
+    return match_arrays(arrays, layout.shapes, optional, file.path, layout)
+
+
+def decode_unmatched(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+    """Return all arrays of a weights file by name; see `decode_weights`.
+
+    Those of a network have the names of the layout if they fit it.
+    """
     kind = weights.file_kind(file.path)
     if kind == ".npz":
-        arrays = weights.decode_npz(file)
-    else:
-        decode = resolve_name(_DECODE[kind])
-        try:
-            arrays = decode(file, layout)
-        except ValueError as error:
-            raise weights.damaged_weights(file.path) from error
-    return match_arrays(arrays, layout.shapes, optional, file.path, layout)
+        return weights.decode_npz(file)
+    decode = resolve_name(_DECODE[kind])
+    try:
+        arrays: dict[str, Array] = decode(file, layout)
+    except ValueError as error:
+        raise weights.damaged_weights(file.path) from error
+    return arrays

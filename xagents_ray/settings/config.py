@@ -1,5 +1,6 @@
 """All settings of a run, by group."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
@@ -32,7 +33,8 @@ class Config:
     @property
     def objects(self) -> list[tuple[str, str]]:
         """Setting and name of each object from Python, except for environments."""
-        return [*self.algorithm.objects, *objects.kept_names("layer")]
+        kept = (objects.kept_names(each) for each in ("layer", "initializer"))
+        return [*self.algorithm.objects, *itertools.chain(*kept)]
 
     def groups(self) -> dict[str, dict[str, Any]]:
         """Return all settings by group and name."""

@@ -1,0 +1,181 @@
+"""Models of `ModelReader` are those of Keras; agents start from them and fill them."""
+
+import forked
+import pytest
+
+MODELS = """
+import keras, numpy as np, pickle, xagents_ray
+from xagents_ray.utils.common import ModelReader, create_envs
+
+path = xagents_ray.agents["a2c"]["model"]["ann"][0]
+def read(**settings):
+    return ModelReader(path, [2, 1], (4,), **settings).build_model()
+
+def same(one, other):
+    return all(map(np.array_equal, one.get_weights(), other.get_weights()))
+
+model = read(optimizer="adam", seed=1)
+assert isinstance(model, keras.Model) and model.count_params() == 4 * 64 + 64 * 66 + 195
+logits, value = model(np.ones([3, 4], np.float32))
+assert logits.shape == (3, 2) and value.shape == (3, 1)
+assert same(model, read(seed=1)) and not same(model, read(seed=2))
+assert not same(read(), read())
+
+clone = keras.models.clone_model(model)
+clone.set_weights(read(seed=2).get_weights())
+assert same(clone, read(seed=2)) and not same(clone, model)
+np.testing.assert_array_equal(pickle.loads(pickle.dumps(clone))(np.ones([1, 4]))[0],
+                              clone(np.ones([1, 4]))[0])
+clone.save_weights("clone.weights.h5")
+assert model.load_weights("clone.weights.h5") is model and same(model, clone)
+model.save("whole.keras")
+assert same(keras.models.load_model("whole.keras"), clone)
+assert keras.Model(model.inputs, model.outputs[0])(np.ones([2, 4])).shape == (2, 2)
+assert model.optimizer.learning_rate == np.float32(1e-3)
+"""
+A2C = """
+envs = create_envs("CartPole-v1", 2, preprocess=False)
+def train(model, lr, steps=40, **settings):
+    agent = xagents_ray.A2C(envs, model, lr=lr, quiet=True, **settings)
+    agent.fit(max_steps=steps, local=True)
+    return agent
+
+model, still = read(seed=3), 1e-30  # at which nothing is learned
+before = model.get_weights()
+train(model, still)
+assert all(map(np.array_equal, model.get_weights(), before))
+agent = train(model, 0.01)
+after = model.get_weights()
+assert not any(map(np.array_equal, after, before))
+x = np.random.default_rng(1).normal(size=[50, 4]).astype(np.float32)
+assert (agent.policy.act(x) == np.argmax(model(x)[0], -1)).all()
+train(model, still)
+assert all(map(np.array_equal, model.get_weights(), after))
+agent.fit(max_steps=80)  # goes on
+assert not any(map(np.array_equal, model.get_weights(), after))
+
+model.set_weights(before)
+np.testing.assert_array_equal(agent.policy.act(x), np.argmax(model(x)[0], -1))
+try:
+    agent.fit(max_steps=120)
+except xagents_ray.UserError as error:
+    assert "make a new agent of them, A2C(envs, …), to start" in str(error)
+else:
+    raise AssertionError
+untrained = xagents_ray.A2C(envs, read(seed=4))
+greedy = np.argmax(read(seed=4)(x)[0], -1)
+np.testing.assert_array_equal(untrained.policy.act(x), greedy)
+
+own = keras.Input([4])  # a model of the user's own, named in another way
+hidden = keras.layers.Dense(8, "tanh", name="first")(own)
+own = keras.Model(own, [keras.layers.Dense(n)(hidden) for n in (2, 1)])
+before = own.get_weights()
+train(own, still)
+assert all(map(np.array_equal, own.get_weights(), before))
+agent = train(own, 0.01)
+assert not any(map(np.array_equal, own.get_weights(), before))
+for mine, theirs in zip(own(x), agent.policy.to_keras()(x), strict=True):
+    np.testing.assert_allclose(mine, theirs, 1e-5, 1e-6)
+logits, value = own.outputs
+ended = keras.Model(own.inputs, [keras.layers.Softmax()(logits), value])
+before = ended.get_weights()
+agent = train(ended, 0.01)
+assert not any(map(np.array_equal, ended.get_weights(), before))
+np.testing.assert_array_equal(agent.policy.act(x), np.argmax(ended(x)[0], -1))
+"""
+ACTORS_AND_CRITICS = """
+from xagents_ray.extend import newest_arrays
+from xagents_ray.utils.buffers import ReplayBuffer2
+
+envs = create_envs("Pendulum-v1", 2, preprocess=False)
+def read(agent, name, shape, units, **settings):
+    path = xagents_ray.agents[agent][name]["ann"][0]
+    return ModelReader(path, units, shape, **settings).build_model()
+
+actor = read("td3", "actor_model", 3, [1])
+critic = read("td3", "critic_model", 4, [1])
+buffers = [ReplayBuffer2(50, initial_size=8, batch_size=4) for _ in envs]
+agent = xagents_ray.TD3(envs, actor, critic, buffers, lr=1e-30, quiet=True)
+models = agent._models.all
+assert models[:2] == [actor, critic] and len(models) == 3
+before = [model.get_weights() for model in models]
+assert not any(map(np.array_equal, before[1][::2], before[2][::2]))  # kernels
+agent.fit(max_steps=80, local=True)
+for model, weights in zip(models, before, strict=True):
+    assert all(map(np.array_equal, model.get_weights(), weights))
+arrays = newest_arrays(agent.result.directory)
+for name, model in zip(["actor", "critic1", "critic2"], models, strict=True):
+    first = arrays[f"{name}/dense-0/kernel"]
+    np.testing.assert_array_equal(first, model.get_weights()[0])
+agent = xagents_ray.TD3(envs, actor, critic, buffers, lr=0.01, quiet=True)
+agent.fit(max_steps=80, local=True)
+assert not np.array_equal(actor.get_weights()[0], before[0][0])
+assert not np.array_equal(critic.get_weights()[0], before[1][0])
+
+policy = read("a2c", "model", 3, [1, 1])
+still = {"lr": 1e-30, "quiet": True, "normalize_observations": True}
+agent = xagents_ray.A2C(envs, policy, init_log_std=-1.0, **still)
+agent.fit(max_steps=20, local=True)
+arrays = newest_arrays(agent.result.directory)
+np.testing.assert_array_equal(arrays["policy/log_std"], [-1])
+assert float(arrays["policy/observation/size"]) == 20
+again = xagents_ray.A2C(envs, policy, **still)  # has what is not the network's too
+again.fit(max_steps=20, local=True)
+arrays = newest_arrays(again.result.directory)
+np.testing.assert_array_equal(arrays["policy/log_std"], [-1])
+assert float(arrays["policy/observation/size"]) == 40
+"""
+MISTAKES = """
+import warnings
+from xagents_ray.extend import register_initializer
+
+def refused(function, words):
+    try:
+        function()
+    except xagents_ray.UserError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+envs = create_envs("CartPole-v1", 2, preprocess=False)
+wrong = ModelReader(path, [3, 1], (4,)).build_model()
+refused(lambda: xagents_ray.A2C(envs, wrong).fit(max_steps=9, local=True),
+        "give ModelReader output_units=[2, 1] and input_shape=(4,)")
+refused(lambda: ModelReader(path, [3, 1], (4,), seed=-1), "--seed must be")
+refused(lambda: read().load_weights("missing.tf"), "missing.tf: no such weights file")
+
+q = xagents_ray.agents["dqn"]["model"]["ann"][0]
+q = ModelReader(q, [2], (4,)).build_model()
+before = q.get_weights()
+agent = xagents_ray.DQN(envs, q, dueling=True, buffer_max_size=64, quiet=True)
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    agent.fit(max_steps=40, local=True)
+assert any("this model keeps its own" in str(each.message) for each in found)
+assert all(map(np.array_equal, q.get_weights(), before))
+
+class Tiny(keras.initializers.RandomNormal):
+    def __init__(self, seed):
+        super().__init__(0.0, 1e-6, seed)
+
+ModelReader.initializers["tiny"] = Tiny
+ModelReader.initializers["he_normal"] = keras.initializers.HeNormal
+assert {"orthogonal", "glorot_uniform"} <= ModelReader.initializers.keys()
+with open("tiny.cfg", "w") as file:
+    file.write("[dense-0]\\nunits=8\\ninitializer=tiny\\nactivation=mish\\ncommon=1\\n"
+               "[dense-1]\\noutput=1\\ninitializer=HeNormal\\n[dense-2]\\noutput=1\\n")
+tiny = ModelReader("tiny.cfg", [2, 1], (4,)).build_model()
+assert 0 < np.abs(tiny.get_weights()[0]).max() < 1e-4
+xagents_ray.A2C(envs, tiny, lr=0.01, quiet=True).fit(max_steps=40, local=True)
+assert np.abs(tiny.get_weights()[0]).max() > 1e-3
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [A2C, ACTORS_AND_CRITICS, MISTAKES],
+    ids=["a2c", "actors and critics", "mistakes"],
+)
+def test_models_of_agents(program: str) -> None:
+    done = forked.run(["-c", MODELS + program], 240)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,218 @@
+"""The networks of an agent as Keras models."""
+
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xagents_ray import UserError, extend
+from xagents_ray.compat.model_reader import CfgModel, copy_of, model_of_layout
+from xagents_ray.extend import Algorithm, AlgorithmConfig, EnvSpec, Layout, Model
+
+
+class AgentModels:
+    """The networks of an agent: training starts from their weights and returns them.
+
+    Args:
+        row: the algorithm of the agent.
+        given: networks by the name of their setting: Keras models, or other values that
+            `train` accepts.
+        settings: other settings of the agent by flat name.
+    """
+
+    def __init__(
+        self, row: Algorithm, given: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        self._row, self._given, self._settings = row, given, settings
+        self._made: dict[str, Any] = {}  # models that were not given, by name
+        self._left: dict[str, list[Any]] = {}  # weights after training, by name
+        self._known: tuple[AlgorithmConfig, EnvSpec] | None = None
+        seed = extend.TrainingConfig.of(settings).seed
+        self._seed = secrets.randbits(31) if seed is None else seed
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The networks as settings of `train`."""
+        return {
+            name: getattr(each, "cfg_file", None) or each
+            for name, each in self._given.items()
+        }
+
+    @property
+    def all(self) -> list[Any]:
+        """A Keras model of each network, in the order of the agent's checkpoints.
+
+        Raises:
+            UserError: a network is only made when training starts.
+        """
+        return [self._model(each) for each in self._networks]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether weights were changed after training."""
+        return any(
+            not all(map(np.array_equal, self._model(each).get_weights(), left))
+            for each in (self._networks if self._left else ())
+            if (left := self._left.get(each.name)) is not None
+        )
+
+    def write(self, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the weights to a folder; return the settings that start from them.
+
+        Args:
+            folder: directory for a file of each network.
+            settings: settings of the training that will start.
+        Returns:
+            An empty dict if training needs no files: Keras models that are not from
+            .cfg files bring their weights along.
+        Raises:
+            UserError: a model doesn't fit the environment.
+        """
+        self._settings, self._known = settings, None
+        if not self._made and not any(map(_is_from_cfg, self._given.values())):
+            return {}
+        return {"weights": [self._write(each, folder) for each in self._networks]}
+
+    def write_acting(self, folder: Path) -> str | None:
+        """Write the acting network's weights; None if it isn't a Keras model."""
+        first = self._networks[0]
+        return self._write(first, folder) if self._exists(first) else None
+
+    def read(self, directory: str) -> None:
+        """Give the models the weights of a run's newest checkpoint."""
+        arrays = extend.newest_arrays(directory)
+        for each in self._networks:
+            if not self._exists(each) or not self._fits(each):
+                continue
+            own, model = each.own(arrays), self._model(each)
+            for name, variable in self._variables(each).items():
+                variable.assign(own[name])
+            if isinstance(model, CfgModel):
+                names = self._row.extras(each, *self._facts)
+                model.extras = {name: own[name] for name in names}
+            self._left[each.name] = model.get_weights()
+
+    @property
+    def _facts(self) -> tuple[AlgorithmConfig, EnvSpec]:
+        """The agent's settings, and the spec of its environments."""
+        if self._known is None:
+            mistakes = extend.Mistakes()
+            given = {**self._settings, **self.settings}
+            values = extend.plain_settings(self._row, given, mistakes)
+            mistakes.report()
+            env, spec = extend.make_env(extend.EnvConfig.of(values))
+            env.close()
+            self._known = self._row.config.of(values), spec
+        return self._known
+
+    @property
+    def _networks(self) -> Sequence[Model]:
+        if self._row.adapt is None:  # needs no environment
+            return self._row.models
+        return self._row.adapted(self._facts[0]).models
+
+    def _is_first(self, each: Model) -> bool:
+        """Return whether a network is the first of those with the same setting."""
+        return each is next(x for x in self._networks if x.file == each.file)
+
+    def _exists(self, each: Model) -> bool:
+        given = self._given.get(each.file)
+        return each.name in self._made or (_is_keras(given) and self._is_first(each))
+
+    def _model(self, each: Model) -> Any:
+        """Return the Keras model of a network; make it if it wasn't given."""
+        given = self._given.get(each.file)
+        if each.name in self._made:
+            return self._made[each.name]
+        if _is_keras(given) and self._is_first(each):
+            return given
+        if _is_keras(given) and not _is_from_cfg(given):
+            made = extend.redrawn_model(given, f"{self._seed} {each.name}")
+        else:
+            layout, path = self._layout(each), self.settings.get(each.file)
+            made = model_of_layout(layout, path, self._seed, each.name)
+        self._made[each.name] = made
+        return made
+
+    def _layout(self, each: Model) -> Layout:
+        """Return the layout of a network from a .cfg file, in training."""
+        given, (config, spec) = self.settings.get(each.file), self._facts
+        maker = config.feature_maker if given is None else given
+        name = str(given) if isinstance(given, str | Path) else ".keras"
+        if maker is not None and (name.endswith(".keras") or ":" in name):
+            raise UserError(
+                f"{each.file} is made when training starts, of {maker!r:.80}: give the "
+                "agent a Keras model in its place to have it here."
+            )
+        return self._row.layout_of(each, config, spec)
+
+    def _fits(self, each: Model) -> bool:
+        """Return whether training uses a model's layers as they are; else warn.
+
+        Raises:
+            UserError: the model was read for an environment with other spaces.
+        """
+        given = self._given.get(each.file)
+        if not _is_from_cfg(given):
+            return True
+        config, spec = self._facts
+        layout = each.layout(str(given.cfg_file), spec)
+        if layout.shapes != given.layout.shapes:
+            shape, units = layout.input_shape, each.outputs(spec)
+            raise UserError(
+                f"{each.file}: {given.cfg_file} was read for another environment: give "
+                f"ModelReader output_units={units} and input_shape={shape}."
+            )
+        if self._row.layout_of(each, config, spec).shapes == layout.shapes:
+            return True
+        warnings.warn(
+            f"{each.file}: the agent's settings add layers to {given.cfg_file}, so "
+            "training starts from new weights and this model keeps its own.",
+            stacklevel=4,
+        )
+        return False
+
+    def _write(self, each: Model, folder: Path) -> str:
+        """Write a network's weights to a file; return its path."""
+        config, spec = self._facts
+        if self._fits(each):
+            variables = self._variables(each)
+        else:
+            layout = self._row.layout_of(each, config, spec)
+            new = model_of_layout(layout, None, self._seed, each.name)
+            variables = extend.named_weights(new)
+        arrays = copy_of(variables)
+        extras = self._row.extras(each, config, spec)
+        for name, shape in extras.items():
+            arrays[name] = np.full(shape, _first_value(name, config), np.float32)
+        path = str(folder / f"{each.name}.npz")
+        loaded = getattr(self._model(each), "extras", None) or {}
+        extend.write_weights(path, {**arrays, **loaded})
+        return path
+
+    def _variables(self, each: Model) -> Mapping[str, Any]:
+        """Return the variables of a network's model by their names in training."""
+        model, spec = self._model(each), self._facts[1]
+        if isinstance(model, CfgModel) and model.layout is not None:
+            return extend.named_weights(model)
+        is_bytes = spec.observation_dtype == "uint8" and not each.reads_actions
+        return extend.user_variables(model, 1 / 255 if is_bytes else 1.0)
+
+
+def _first_value(name: str, config: AlgorithmConfig) -> float:
+    """Return what an array that isn't a network's is filled with before training."""
+    if name == "log_std":
+        return extend.state_dependent.noise_of(config).init_log_std
+    is_one = name == "action_scaling" or name.endswith("/variance")
+    return 1.0 if is_one else 0.0
+
+
+def _is_keras(given: Any) -> bool:
+    return hasattr(given, "get_weights") and hasattr(given, "get_config")
+
+
+def _is_from_cfg(given: Any) -> bool:
+    return isinstance(given, CfgModel) and given.cfg_file is not None
