@@ -2,6 +2,7 @@
 
 import operator
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +137,10 @@ class EnvActor:
 
     def ready(self) -> None:
         """Do nothing; a call that returns shows that the environments exist."""
+
+    def change_observations(self, change: Callable[[Array], Array]) -> None:
+        """Pass observations [B, *observation_shape] through a function from now on."""
+        self._envs.change = change
 
     def stop(self) -> None:
         """Make a rollout in progress raise Stopped; callable from a signal handler."""

@@ -37,7 +37,7 @@ from xagents_ray.algorithms.table import (
 )
 from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Fill
+from xagents_ray.core.trajectory import Fill, Trajectory
 from xagents_ray.networks.kinds import register_initializer, register_layer
 from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.layout import Layout, read_layout
@@ -70,6 +70,7 @@ from xagents_ray.settings.options import (
     shared,
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
+from xagents_ray.watch.hooks import Hooks
 
 _TENSORFLOW = {
     "build_model": "xagents_ray.networks.keras:build_model",
@@ -104,6 +105,7 @@ __all__ = [
     "EnvSpec",
     "Fill",
     "Group",
+    "Hooks",
     "Layer",
     "Layout",
     "Mistakes",
@@ -113,6 +115,7 @@ __all__ = [
     "RolloutGroup",
     "Section",
     "TrainingConfig",
+    "Trajectory",
     "TrajectoryReplay",
     "TransitionReplay",
     "UserError",

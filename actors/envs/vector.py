@@ -6,7 +6,7 @@ one frame per step; the trajectory stacks frames.
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -68,7 +68,11 @@ class Envs:
         flattened: space of one observation before flattening; None if it is an array.
         statistics: running statistics of normalizing wrappers.
         has_time_limit: whether the episodes are known to end.
+        change: function that observations [B, *observation_shape] pass through; None
+            to leave them unchanged.
     """
+
+    change: Callable[[Array], Array] | None = None
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
@@ -202,7 +206,8 @@ class Envs:
 
     def _observations(self, observations: Array) -> Array:
         dtype = self.spec.observation_dtype
-        return np.asarray(observations, dtype).reshape(self._shape)
+        frames = np.asarray(observations, dtype).reshape(self._shape)
+        return frames if self.change is None else self.change(frames.copy())
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
         """Return each environment's lives, int64 [B]; those not reported stay as is."""

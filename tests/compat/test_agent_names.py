@@ -181,7 +181,7 @@ agent.fit(max_steps=600)
 assert 600 <= agent.result.env_steps < 620
 learned = agent.play(seed=1).returns
 other = make()
-other._models.all[0].load_weights("best.npz").expect_partial()
+other.model.load_weights("best.npz").expect_partial()
 assert len(other.play(seed=1).returns) == len(learned) == 1
 
 study = optuna.create_study(pruner=Always())

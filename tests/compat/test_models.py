@@ -11,6 +11,9 @@ path = xagents_ray.agents["a2c"]["model"]["ann"][0]
 def read(**settings):
     return ModelReader(path, [2, 1], (4,), **settings).build_model()
 
+def near(one, other):
+    return all(np.allclose(x, y, 0, 1e-12) for x, y in zip(one, other, strict=True))
+
 def same(one, other):
     return all(map(np.array_equal, one.get_weights(), other.get_weights()))
 
@@ -43,14 +46,14 @@ def train(model, lr, steps=40, **settings):
 model, still = read(seed=3), 1e-30  # at which nothing is learned
 before = model.get_weights()
 train(model, still)
-assert all(map(np.array_equal, model.get_weights(), before))
+assert near(model.get_weights(), before)
 agent = train(model, 0.01)
 after = model.get_weights()
 assert not any(map(np.array_equal, after, before))
 x = np.random.default_rng(1).normal(size=[50, 4]).astype(np.float32)
 assert (agent.policy.act(x) == np.argmax(model(x)[0], -1)).all()
 train(model, still)
-assert all(map(np.array_equal, model.get_weights(), after))
+assert near(model.get_weights(), after)
 agent.fit(max_steps=80)  # goes on
 assert not any(map(np.array_equal, model.get_weights(), after))
 
@@ -71,7 +74,7 @@ hidden = keras.layers.Dense(8, "tanh", name="first")(own)
 own = keras.Model(own, [keras.layers.Dense(n)(hidden) for n in (2, 1)])
 before = own.get_weights()
 train(own, still)
-assert all(map(np.array_equal, own.get_weights(), before))
+assert near(own.get_weights(), before)
 agent = train(own, 0.01)
 assert not any(map(np.array_equal, own.get_weights(), before))
 for mine, theirs in zip(own(x), agent.policy.to_keras()(x), strict=True):
@@ -96,15 +99,15 @@ actor = read("td3", "actor_model", 3, [1])
 critic = read("td3", "critic_model", 4, [1])
 buffers = [ReplayBuffer2(50, initial_size=8, batch_size=4) for _ in envs]
 agent = xagents_ray.TD3(envs, actor, critic, buffers, lr=1e-30, quiet=True)
-models = agent._models.all
+models = agent.output_models
 assert models[:2] == [actor, critic] and len(models) == 3
 before = [model.get_weights() for model in models]
 assert not any(map(np.array_equal, before[1][::2], before[2][::2]))  # kernels
 agent.fit(max_steps=80, local=True)
 for model, weights in zip(models, before, strict=True):
-    assert all(map(np.array_equal, model.get_weights(), weights))
+    assert near(model.get_weights(), weights)
 arrays = newest_arrays(agent.result.directory)
-for name, model in zip(["actor", "critic1", "critic2"], models, strict=True):
+for name, model in zip(["actor", "critic", "critic-2"], models, strict=True):
     first = arrays[f"{name}/dense-0/kernel"]
     np.testing.assert_array_equal(first, model.get_weights()[0])
 agent = xagents_ray.TD3(envs, actor, critic, buffers, lr=0.01, quiet=True)

@@ -30,7 +30,9 @@ class AgentModels:
         self._made: dict[str, Any] = {}  # models that were not given, by name
         self._left: dict[str, list[Any]] = {}  # weights after training, by name
         self._known: tuple[AlgorithmConfig, EnvSpec] | None = None
-        seed = extend.TrainingConfig.of(settings).seed
+        self._fitting: dict[str, bool] = {}  # results of `_fits`
+        self._named: dict[str, Mapping[str, Any]] = {}  # variables of models
+        seed = extend.TrainingConfig(seed=settings.get("seed")).seed
         self._seed = secrets.randbits(31) if seed is None else seed
 
     @property
@@ -59,6 +61,11 @@ class AgentModels:
             if (left := self._left.get(each.name)) is not None
         )
 
+    @property
+    def has_unfilled(self) -> bool:
+        """Whether there are models that have had no weights of training yet."""
+        return any(each.name not in self._left for each in self._trained)
+
     def write(self, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Write the weights to a folder; return the settings that start from them.
 
@@ -71,7 +78,7 @@ class AgentModels:
         Raises:
             UserError: a model doesn't fit the environment.
         """
-        self._settings, self._known = settings, None
+        self._settings, self._known, self._fitting = settings, None, {}
         if not self._made and not any(map(_is_from_cfg, self._given.values())):
             return {}
         return {"weights": [self._write(each, folder) for each in self._networks]}
@@ -83,10 +90,11 @@ class AgentModels:
 
     def read(self, directory: str) -> None:
         """Give the models the weights of a run's newest checkpoint."""
-        arrays = extend.newest_arrays(directory)
-        for each in self._networks:
-            if not self._exists(each) or not self._fits(each):
-                continue
+        self.take(extend.newest_arrays(directory))
+
+    def take(self, arrays: Mapping[str, Any]) -> None:
+        """Give the models weights from a learner, by `policy/dense-0/kernel`."""
+        for each in self._trained:
             own, model = each.own(arrays), self._model(each)
             for name, variable in self._variables(each).items():
                 variable.assign(own[name])
@@ -94,6 +102,23 @@ class AgentModels:
                 names = self._row.extras(each, *self._facts)
                 model.extras = {name: own[name] for name in names}
             self._left[each.name] = model.get_weights()
+
+    def arrays(self) -> dict[str, Any]:
+        """Return copies of the models' weights by their names in a learner."""
+        return {
+            f"{each.name}/{name}": array
+            for each in self._trained
+            for name, array in copy_of(self._variables(each)).items()
+        }
+
+    @property
+    def _trained(self) -> list[Model]:
+        """The networks that there are models of, with the layers of training."""
+        found = [each for each in self._networks if self._exists(each)]
+        for each in found:
+            if each.name not in self._fitting:
+                self._fitting[each.name] = self._fits(each)
+        return [each for each in found if self._fitting[each.name]]
 
     @property
     def _facts(self) -> tuple[AlgorithmConfig, EnvSpec]:
@@ -103,6 +128,7 @@ class AgentModels:
             given = {**self._settings, **self.settings}
             values = extend.plain_settings(self._row, given, mistakes)
             mistakes.report()
+            values = extend.apply_preset(self._row, values)
             env, spec = extend.make_env(extend.EnvConfig.of(values))
             env.close()
             self._known = self._row.config.of(values), spec
@@ -116,7 +142,8 @@ class AgentModels:
 
     def _is_first(self, each: Model) -> bool:
         """Return whether a network is the first of those with the same setting."""
-        return each is next(x for x in self._networks if x.file == each.file)
+        first = next(x for x in self._networks if x.file == each.file)
+        return each.name == first.name
 
     def _exists(self, each: Model) -> bool:
         given = self._given.get(each.file)
@@ -155,7 +182,7 @@ class AgentModels:
         Raises:
             UserError: the model was read for an environment with other spaces.
         """
-        given = self._given.get(each.file)
+        given: Any = self._given.get(each.file)
         if not _is_from_cfg(given):
             return True
         config, spec = self._facts
@@ -195,11 +222,16 @@ class AgentModels:
 
     def _variables(self, each: Model) -> Mapping[str, Any]:
         """Return the variables of a network's model by their names in training."""
+        if each.name in self._named:
+            return self._named[each.name]
         model, spec = self._model(each), self._facts[1]
         if isinstance(model, CfgModel) and model.layout is not None:
-            return extend.named_weights(model)
-        is_bytes = spec.observation_dtype == "uint8" and not each.reads_actions
-        return extend.user_variables(model, 1 / 255 if is_bytes else 1.0)
+            found = extend.named_weights(model)
+        else:
+            is_bytes = spec.observation_dtype == "uint8" and not each.reads_actions
+            found = extend.user_variables(model, 1 / 255 if is_bytes else 1.0)
+        self._named[each.name] = found
+        return found  # type: ignore[no-any-return]
 
 
 def _first_value(name: str, config: AlgorithmConfig) -> float:

@@ -9,7 +9,9 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, Episode, Weights
+from xagents_ray.run.driver import Driver
 from xagents_ray.settings.run import PlayConfig
+from xagents_ray.watch.recorder import BestEffort
 
 
 def play_episodes(
@@ -42,6 +44,25 @@ def play_episodes(
             for episode in player.play(weights, run.seed):
                 ended(episode)
     return signals.received
+
+
+def film_monitored(
+    run: RunSpec, driver: Driver, directory: Path, best_effort: BestEffort
+) -> Path | None:
+    """Film a run with --monitor-session; return the path of the video, if any.
+
+    Args:
+        run: the run whose policy acts.
+        driver: the driver of the run.
+        directory: directory of the run.
+        best_effort: function that turns failures into warnings.
+    """
+    if run.config.run.monitor_session is None:
+        return None
+    folder = directory / "video"
+    if not best_effort("The video", lambda: film(run, driver.state().learner, folder)):
+        return None
+    return next(folder.glob("*.mp4"), None)
 
 
 def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
@@ -23,6 +23,7 @@ from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import (
+    Array,
     PhaseOutputs,
     RolloutReport,
     Trajectory,
@@ -31,6 +32,7 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.replay.base import Replay
 from xagents_ray.run.driver import Snapshot
+from xagents_ray.run.hooked_actor import HookedActor
 from xagents_ray.run.learner_access import (
     encode_models,
     load_tensorflow,
@@ -39,6 +41,7 @@ from xagents_ray.run.learner_access import (
 from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
+from xagents_ray.watch.hooks import Hooks
 
 _T = TypeVar("_T")
 
@@ -53,13 +56,16 @@ class LocalDriver:
 
     Unless its phases are short, the learner runs in a separate thread, so that signals
     are handled while TensorFlow is busy. With a policy lag, environments are stepped
-    meanwhile. Any failure ends the run. `actor` replaces the default env actor.
+    meanwhile. Any failure ends the run. `actor` replaces the default env actor, and
+    `hooks` take part in the loop.
     """
 
     n_actors = 1
     supervision = None
 
-    def __init__(self, run: RunSpec, actor: Any = None) -> None:
+    def __init__(
+        self, run: RunSpec, actor: Any = None, hooks: Hooks | None = None
+    ) -> None:
         self._run, self._config = run, run.config.algorithm
         self.learner_threads = run.learner_cores
         self._thread = ThreadPoolExecutor(1, "learner")
@@ -67,6 +73,10 @@ class LocalDriver:
         self._learner, self.notes = self._learning(lambda: make_learner(run))
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
+        if hooks is not None:
+            self._actor = HookedActor(self._actor, hooks)
+            read = self._learner.state.arrays
+            hooks.attach(lambda: self._learning(read), self._load)
         self._replay: Replay | None = None
         self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0
@@ -171,6 +181,11 @@ class LocalDriver:
         """Multiply the learning rates by a factor; return the new one."""
         return float(self._learning(lambda: self._learner.state.scale_lr(factor)))
 
+    def _load(self, arrays: Mapping[str, Array]) -> None:
+        """Replace some of the learner's arrays, and act with them."""
+        self._learning(lambda: self._learner.load(arrays))
+        self._weights = self._learner.policy_weights(self._weights.version + 1)
+
     def snapshot(self) -> Snapshot:
         """Copy the state of the learner and the env actor."""
         learner = self._learning(lambda: self._learner.state.arrays())
@@ -257,12 +272,15 @@ class LocalDriver:
 
 
 def start_local_driver(
-    run: RunSpec, signals: Signals, note: Callable[[str], None]
+    run: RunSpec,
+    signals: Signals,
+    note: Callable[[str], None],
+    hooks: Hooks | None = None,
 ) -> LocalDriver:
     """Return the in-process driver of a run."""
     if "tensorflow" not in sys.modules:
         note("Loading TensorFlow...")
-    driver = LocalDriver(run)
+    driver = LocalDriver(run, hooks=hooks)
 
     def stop_soon() -> None:
         # A short phase is completed, so that the run can be resumed exactly.

@@ -12,7 +12,7 @@ from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
-from xagents_ray.run.film import film
+from xagents_ray.run.film import film_monitored
 from xagents_ray.run.prepare import Resumed, begin_in, new_directory, prepare_run
 from xagents_ray.run.run_state import RunState
 from xagents_ray.settings.config import Config
@@ -21,6 +21,7 @@ from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.watch.display import Display
+from xagents_ray.watch.hooks import loop_step
 from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.recorder import BestEffort, Recorder
 from xagents_ray.watch.result import Result, result_summary, stopped_by
@@ -127,6 +128,7 @@ class Session:
         self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
+        self._step = loop_step(callbacks)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
         self._telemetry = Telemetry(
             run.config, driver, state.progress, recorder, display, watch, called
@@ -173,26 +175,27 @@ class Session:
 
     def _loop(self) -> str:
         """Collect and learn in turn until the run ends; return why it did."""
-        progress = self._progress
         self._telemetry.show()
         self._callbacks(Callback.on_start)
         while True:
             self._save_between_phases()
             if self._signals.received is not None:
                 raise Stopped
-            if self._callbacks.reason is not None:
-                return self._callbacks.reason
-            before = progress.env_steps
-            round_, reason = self._collect()
-            if reason is not None:
+            if reason := self._callbacks.reason or self._step(self._update):
                 return reason
-            reason = self._check_plateau()
-            self._learn(before, round_)
-            self._telemetry.report_failures()
-            self._evaluate(before)
-            self._telemetry.show()
-            if reason := reason or progress.out_of_steps(self._training):
-                return reason
+
+    def _update(self) -> str | None:
+        """Collect and learn once; return why the run ends with it, else None."""
+        before = self._progress.env_steps
+        round_, reason = self._collect()
+        if reason is not None:
+            return reason
+        reason = self._check_plateau()
+        self._learn(before, round_)
+        self._telemetry.report_failures()
+        self._evaluate(before)
+        self._telemetry.show()
+        return reason or self._progress.out_of_steps(self._training)
 
     def _collect(self) -> tuple[Collected, str | None]:
         """Take a round of rollouts; return why the run ends with it, else None."""
@@ -289,15 +292,11 @@ class Session:
                 self._display.note(note)
         except Stopped:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
-        video = None
-        is_filmed = self._run.config.run.monitor_session is not None and not is_stopped
-        if is_filmed and self._best_effort("The video", self._film):
-            video = next(self._directory.path.glob("video/*.mp4"), None)
+        video, path = None, self._directory.path
+        if not is_stopped:
+            video = film_monitored(self._run, self._driver, path, self._best_effort)
         self._telemetry.report_failures()
         self._telemetry.close(video)
-
-    def _film(self) -> None:
-        film(self._run, self._driver.state().learner, self._directory.path / "video")
 
     def _summarize(self, reason: str, completed: bool = False) -> Result:
         """Return the result of the session, after writing it and calling callbacks."""

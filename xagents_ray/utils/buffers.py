@@ -1,4 +1,4 @@
-"""`xagents.utils.buffers`: the sizes of replay buffers."""
+"""`xagents.utils.buffers`: replay buffers."""
 
 from xagents_ray.compat.buffers import ReplayBuffer1, ReplayBuffer2
 
