@@ -17,7 +17,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
 KERAS = tuple(
-    f"xagents_ray.networks.{name}" for name in ("keras", "keras_heads", "keras_models")
+    f"xagents_ray.networks.{name}"
+    for name in ("keras", "keras_conversion", "keras_heads", "keras_models")
 )
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # A room and those that it imports, which stand below it; "" is the package itself.

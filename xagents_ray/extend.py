@@ -29,6 +29,7 @@ from xagents_ray.algorithms import (
 from xagents_ray.algorithms.definition import Algorithm, Model
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
+from xagents_ray.algorithms.presets import apply as apply_preset
 from xagents_ray.algorithms.table import (
     ALGORITHMS,
     find_algorithm,
@@ -43,7 +44,6 @@ from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.networks.section import INITIALIZERS, Section
 from xagents_ray.policy.conversion import make_env
-from xagents_ray.policy.loading import check_weights_file
 from xagents_ray.policy.model_weights import (
     newest_arrays,
     read_weights,
@@ -119,8 +119,8 @@ __all__ = [
     "TrajectoryReplay",
     "TransitionReplay",
     "UserError",
+    "apply_preset",
     "build_model",
-    "check_weights_file",
     "coefficient",
     "count",
     "find_algorithm",

@@ -14,6 +14,7 @@ from shorter import ADDRESS, SHORTER, shortened
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
+    "breakout_acer.py": r"2 env actors(.*\n)*\d+ episodes, mean reward ",
     "cartpole.sh": r"\nmean \S+, .* of 2 episodes.*\n(.*\n)*cartpole\.png\n",
     "cartpole_a3c.py": r"2 env actors(.*\n)*\d+ episodes, mean reward \d",
     "own_callback.py": r"\nReached --max-steps; the last mean is \d",

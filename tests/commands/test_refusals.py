@@ -79,6 +79,7 @@ ASKED: list[Case] = [
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
+    ("ppo", {"checkpoints": ["a.keras"]}, "a.keras: not the name of a weights file"),
     ("ppo", {"lr": math.nan}, "--lr takes a number, got nan."),
     ("ppo", {"n_envs": 0}, "--n-envs must be ≥ 1, got 0."),
     ("ppo", {"n_envs": "1.5"}, "--n-envs takes a whole number, got '1.5'."),
@@ -445,6 +446,7 @@ ELSEWHERE = {
     "is not an Algorithm of xagents_ray.extend": "of register",
     "The algorithm": "of register",
     "An agent is given by its name": "tests/settings/test_config.py",
+    "try again when the machine is less busy": "of a slow machine",
 }
 
 

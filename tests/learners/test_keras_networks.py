@@ -56,6 +56,52 @@ def features(env: Any) -> Any:
     return keras.Sequential([keras.Input(env.observation_space.shape), layers.Dense(8)])
 
 
+def hidden(given: Any, kind: Any = layers) -> Any:
+    return kind.Activation("tanh")(kind.Dense(8)(given))
+
+
+def of_drlbox(obs_space: Any) -> Any:
+    given = layers.Input(shape=obs_space.shape)
+    return given, hidden(given)
+
+
+def of_old_keras(obs_space: Any) -> Any:
+    from tensorflow.python.keras import layers as old
+
+    given = old.Input(shape=obs_space.shape)
+    return given, hidden(given, old)
+
+
+def streams(obs_space: Any) -> Any:
+    given = layers.Input(shape=obs_space.shape)
+    return given, (hidden(given), hidden(given))
+
+
+def streams_of_old_keras(obs_space: Any) -> Any:
+    from tensorflow.python.keras import layers as old
+
+    given = old.Input(shape=obs_space.shape)
+    return given, [hidden(given, old), hidden(given, old)]
+
+
+def model_of_drlbox(env: Any) -> Any:
+    given = layers.Input(shape=env.observation_space.shape)
+    start = keras.initializers.RandomNormal(stddev=1e-3)
+    logits = layers.Dense(env.action_space.n, kernel_initializer=start)(hidden(given))
+    return keras.Model(inputs=given, outputs=[logits, layers.Dense(1)(hidden(given))])
+
+
+def model_of_old_keras(env: Any) -> Any:
+    from tensorflow.python.keras import initializers, models
+    from tensorflow.python.keras import layers as old
+
+    given = old.Input(shape=env.observation_space.shape)
+    feature = hidden(given, old)
+    start = initializers.RandomNormal(stddev=1e-3)
+    logits = old.Dense(env.action_space.n, kernel_initializer=start)(feature)
+    return models.Model(inputs=given, outputs=[logits, old.Dense(1)(feature)])
+
+
 def run_of(agent: str, **given: Any) -> RunSpec:
     row = find_algorithm(agent)
     settings = {"max_steps": 1, "local": True, "seed": 1, **given}
@@ -140,3 +186,90 @@ def test_only_layers_of_cfg_files_are_copied(given: dict[str, Any]) -> None:
     Path("own.keras").write_bytes(file)
     with pytest.raises(UserError, match=r"--separate-networks copies the layers of"):
         run_of("ppo", env="CartPole-v1", separate_networks=True, **given)
+
+
+MAKERS = {
+    "shared": ({"feature_maker": of_drlbox}, 3),
+    "shared, old": ({"feature_maker": of_old_keras}, 3),
+    "streams": ({"feature_maker": streams}, 4),
+    "streams, old": ({"feature_maker": streams_of_old_keras}, 4),
+    "model": ({"model": model_of_drlbox}, 4),
+    "model, old": ({"model": model_of_old_keras}, 3),
+}
+
+
+@pytest.mark.parametrize(("given", "count"), MAKERS.values(), ids=list(MAKERS))
+def test_networks_that_are_made_for_drlbox(given: dict[str, Any], count: int) -> None:
+    run = run_of("a2c", env="CartPole-v1", **given)
+    outputs = [run.layout.layers[i].output_shape for i in run.layout.outputs]
+    assert outputs == [(2,), (1,)]
+    kernels = [x for x in weights_of(run).values() if x.ndim == 2]
+    assert len(kernels) == count
+    sources = {run.layout.layers[i].source for i in run.layout.outputs}
+    assert len(sources) == (1 if count == 3 else 2)
+
+
+def test_one_feature_for_one_output() -> None:
+    run = run_of("dqn", env="CartPole-v1", feature_maker=of_drlbox)
+    assert [run.layout.layers[i].output_shape for i in run.layout.outputs] == [(2,)]
+    with pytest.raises(UserError, match="a tuple of its input and 1 feature"):
+        run_of("dqn", env="CartPole-v1", feature_maker=streams)
+
+
+def test_numbers_of_actions_are_integers_of_python() -> None:
+    seen: list[Any] = []
+
+    def maker(env: Any) -> Any:
+        actions = env.action_space
+        seen.append(actions.n if hasattr(actions, "n") else sum(actions.nvec))
+        seen.append(env.action_space.contains(env.action_space.sample()))
+        return of_drlbox(env)
+
+    run_of("a2c", env="CartPole-v1", feature_maker=maker)
+    assert type(seen[0]) is int and seen[0] == 2 and seen[1]
+
+
+@pytest.mark.parametrize(
+    "made", [(1, 2), (keras.Input([4]), "x")], ids=["numbers", "text"]
+)
+def test_what_is_no_network_is_told(made: Any) -> None:
+    with pytest.raises(UserError, match="or its input and features"):
+        run_of("a2c", env="CartPole-v1", feature_maker=lambda obs_space: made)
+
+
+def named_model() -> Any:
+    given = keras.Input((4,))
+    x = layers.Dense(8, "tanh", name="first")(given)
+    ends = [layers.Dense(n, name=f"end-{n}")(x) for n in (2, 1)]
+    return keras.Model(given, ends)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_files_with_whole_models() -> None:
+    model = named_model()
+    model.save("own.keras")
+    model.save("own.h5")
+    for given in (
+        {"model": "own.keras"},
+        {"model": "own.h5"},
+        {"weights": ["own.keras"], "model": "net.cfg"},
+        {"weights": ["own.h5"], "model": "net.cfg"},
+    ):
+        Path("net.cfg").write_text(
+            "[dense-0]\nunits=8\nactivation=tanh\ncommon=1\n"
+            "[dense-1]\noutput=1\n[dense-2]\noutput=1\n"
+        )
+        weights = weights_of(run_of("a2c", env="CartPole-v1", **given))
+        found = [array for array in weights.values() if array.ndim == 2]
+        expected = [array for array in model.get_weights() if array.ndim == 2]
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", ["own.keras", "own.h5"])
+@pytest.mark.parametrize("setting", ["model", "weights"])
+def test_damaged_files_with_whole_models(name: str, setting: str) -> None:
+    Path(name).write_bytes(b"nothing of Keras")
+    value = name if setting == "model" else [name]
+    with pytest.raises(UserError, match=rf"^{name}: .*(damaged|Keras can't make)"):
+        run_of("a2c", env="CartPole-v1", **{setting: value})

@@ -14,7 +14,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.optimizer import regularization_loss
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks import keras_files, keras_models
+from xagents_ray.networks import keras_conversion, keras_files, keras_models
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
@@ -269,7 +269,7 @@ def test_damaged_files(data: bytes, tmp_path: Path) -> None:
 
 def test_features_get_the_heads() -> None:
     features = keras.Sequential([keras.Input((6, 6, 2)), layers.Conv2D(3, 3)])
-    model = keras_models.with_heads(features, OUTPUTS, "own")
+    model = keras_conversion.with_heads(features, OUTPUTS, "own")
     assert [tuple(x.shape) for x in model.outputs] == [(None, 3), (None, 1)]
     with pytest.raises(UserError, match="one output, the features"):
-        keras_models.with_heads(skipping(), OUTPUTS, "own")
+        keras_conversion.with_heads(skipping(), OUTPUTS, "own")

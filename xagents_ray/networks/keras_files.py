@@ -51,10 +51,15 @@ def content(name: str | None) -> bytes | None:
         with open(name, "rb") as file:
             return file.read()
     except OSError as error:
-        raise UserError(
-            f"{name}: can't be read ({error.strerror}); give the path of a .cfg or "
-            ".keras file."
-        ) from None
+        raise unreadable(name, error) from None
+
+
+def unreadable(name: str, error: OSError) -> UserError:
+    """Return the error for a network's file that can't be read."""
+    return UserError(
+        f"{name}: can't be read ({error.strerror}); give the path of a .cfg or "
+        ".keras file."
+    )
 
 
 def read_keras_layers(

@@ -53,15 +53,6 @@ def model_bytes(model: Any, name: str) -> bytes:
         return path.read_bytes()
 
 
-def with_heads(features: Any, units: Sequence[int], name: str) -> Any:
-    """Return a model with a dense output per entry of `units` after the features."""
-    if not isinstance(features, keras.Model) or len(features.outputs) != 1:
-        raise UserError(f"{name}: return a keras.Model with one output, the features.")
-    x = features.outputs[0]
-    x = x if len(x.shape) == 2 else keras.layers.Flatten()(x)
-    return keras.Model(features.inputs, [keras.layers.Dense(n)(x) for n in units])
-
-
 def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any:
     """Return the model in a `.keras` file."""
     with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:

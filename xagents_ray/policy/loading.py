@@ -1,6 +1,5 @@
 """Loads trained agents from run directories or weights files."""
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,16 +11,15 @@ import numpy as np
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core import moments
-from xagents_ray.core.errors import Broken, UserError
-from xagents_ray.core.installation import check_complete
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
-from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
+from xagents_ray.run.tensorflow_child import read_any_weights, with_tensorflow
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain_values
 from xagents_ray.settings.run import RunConfig
@@ -32,13 +30,11 @@ from xagents_ray.storage.weights import (
     decode_npz,
     encode_npz,
     file_kind,
-    read_file,
     write_file,
 )
 
 _DECODE = "xagents_ray.run.weights_formats:decode_weights"
 _ENCODE = "xagents_ray.run.weights_formats:encode_weights"
-_SECONDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,16 +244,11 @@ def _read(
     path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Array], list[str]]:
     """Return a weights file's arrays and notes; a child process reads TensorFlow's."""
-    file = read_file(path)
-    if file_kind(path) == ".npz":
+    file = read_any_weights(path)
+    if file_kind(file.path) == ".npz":
         return match_arrays(decode_npz(file), layout.shapes, extras, path, layout)
-    arrays, notes = _with_tensorflow(path, _DECODE, file, layout, extras)
+    arrays, notes = with_tensorflow(path, _DECODE, file, layout, extras)
     return arrays, notes
-
-
-def check_weights_file(path: str) -> None:
-    """Raise UserError when a path isn't a weights file or can't be read."""
-    read_file(path)
 
 
 def save_weights(trained: LoadedPolicy, path: str) -> None:
@@ -270,33 +261,10 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
         file = WeightsFile(path, encode_npz(trained.weights.arrays))
     else:
         arrays = trained.weights.arrays
-        file = _with_tensorflow(path, _ENCODE, arrays, trained.run.layout, path)
+        file = with_tensorflow(path, _ENCODE, arrays, trained.run.layout, path)
     try:
         write_file(file)
     except OSError as error:
         raise UserError(
             f"{path} can't be written ({error.strerror}): choose a path that can be."
         ) from None
-
-
-def _with_tensorflow(path: str, function: str, *arguments: Any) -> Any:
-    """Call a function of `weights_formats` in a child process; return its result.
-
-    TensorFlow and Mesa, which renders windows, each bundle LLVM; loading both in one
-    process causes a segmentation fault.
-    """
-    check_complete(path)
-    until = time.monotonic() + _SECONDS
-    with Child.start(Job(function, arguments, seconds=_SECONDS)) as child:
-        try:
-            outcome: Outcome = child.receive(until)
-        except TimeoutError:
-            raise UserError(
-                f"{path}: TensorFlow took longer than {_SECONDS} s; try again when the "
-                "machine is less busy, or take a .npz file."
-            ) from None
-    if outcome.is_advice:
-        raise UserError(outcome.failure)
-    if outcome.failure:
-        raise Broken(f"{path}: TensorFlow failed: {outcome.failure}.")
-    return outcome.value

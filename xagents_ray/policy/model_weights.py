@@ -8,10 +8,11 @@ from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.policy.loading import choose_checkpoint
+from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.weights_formats import decode_unmatched
 from xagents_ray.storage.checkpoints import load_checkpoint
 from xagents_ray.storage.run_directory import RunDirectory
-from xagents_ray.storage.weights import encode_npz, read_file, write_file
+from xagents_ray.storage.weights import encode_npz, write_file
 
 
 def read_weights(path: str, layout: Layout) -> dict[str, Array]:
@@ -26,7 +27,7 @@ def read_weights(path: str, layout: Layout) -> dict[str, Array]:
     Raises:
         UserError: the file is missing, damaged, or of another network.
     """
-    file = read_file(path)
+    file = read_any_weights(path)
     arrays = decode_unmatched(file, layout)
     extras = {
         name: array.shape

@@ -16,6 +16,7 @@ from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.run import user_networks
 from xagents_ray.run.replay_buffer import empty_replay
+from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
@@ -29,7 +30,6 @@ from xagents_ray.storage.checkpoints import (
 )
 from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory, locate_run
-from xagents_ray.storage.weights import read_file
 
 _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
     each.name for each in options(TrainingConfig) if each.free_with == "--resume"
@@ -215,7 +215,7 @@ def build_run(
     )
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
-    files = tuple(read_file(path) for path in config.run.weights or ())
+    files = tuple(read_any_weights(path) for path in config.run.weights or ())
     models, notes = (
         user_networks.user_keras_files(algorithm, own),
         tuple(user_networks.network_notes(layouts)),

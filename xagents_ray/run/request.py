@@ -141,8 +141,9 @@ def check_paths(
     paths: Sequence[str] | None,
 ) -> None:
     """Raise UserError unless there is one path of a known format per model."""
+    check = weights.readable_kind if flag == "--weights" else weights.file_kind
     for path in paths or ():
-        weights.file_kind(path)
+        check(path)
     models = algorithm.adapted(config).models
     if paths is not None and len(paths) != len(models):
         raise UserError(

@@ -23,11 +23,13 @@ from xagents_ray.networks import keras_files
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.learner_access import load_tensorflow
+from xagents_ray.run.tensorflow_child import FROM_H5, with_tensorflow
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import options
 from xagents_ray.settings.training import EnvConfig
 
 _KERAS = "xagents_ray.networks.keras_models:"
+_CONVERSION = "xagents_ray.networks.keras_conversion:"
 _TRAINING_ONLY = {
     "AlphaDropout",
     "BatchNormalization",
@@ -51,8 +53,8 @@ def save_user_networks(
 
     A user's function is called with an environment whose `observation_space` is the
     input of the network: a vector, followed by the action if the network reads actions,
-    or an image with stacked frames as channels. Its layers initialize their weights
-    from `seed`, unless they have their own seeds.
+    or an image with stacked frames as channels; see `MakerView`. Its layers initialize
+    their weights from `seed`, unless they have their own seeds.
 
     Raises:
         UserError: a network is not a Keras model.
@@ -66,6 +68,10 @@ def save_user_networks(
         if model.file in done:
             continue  # several critics have the same network
         done.add(model.file)
+        if (given := getattr(config, model.file)) is not None and _is_h5(given):
+            file = with_tensorflow(given, FROM_H5, given, _read(given))
+            objects.keep("network-file", file, given)
+            continue
         with drawing_by(f"{seed} {model.name}"):
             made = _network(config, model, env, spec)
         if made is None:
@@ -84,14 +90,25 @@ def _network(
     name, features = getattr(config, model.file), config.feature_maker
     if name is None and features is not None and not model.reads_actions:
         before = _features(features, model, env, spec)
-        heads = resolve_name(f"{_KERAS}with_heads")
+        heads = resolve_name(f"{_CONVERSION}with_heads")
         return f"{features}+{model.name}", heads(before, model.outputs(spec), features)
     found = None if name is None else _object(name)
     if name is None or found is None:
         return None
     if not hasattr(found, "get_config"):
         found = _called(found, name, model, env, spec)
-    return name, found
+    return name, resolve_name(f"{_CONVERSION}as_keras_model")(found, name)
+
+
+def _is_h5(name: str) -> bool:
+    return name.endswith(".h5") and objects.find_kept("network", name) is None
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise keras_files.unreadable(path, error) from None
 
 
 def user_keras_files(
@@ -164,13 +181,14 @@ def _called(
 
     from xagents_ray.actors.envs import make as environments
     from xagents_ray.actors.envs.interface import flag_fault
+    from xagents_ray.actors.envs.maker_view import MakerView
 
     is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
     low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
     dtype: Any = "uint8" if is_bytes else "float32"
     shape = model.input_shape(spec)
-    env: Any = gym.Wrapper(environments.make_single(config, None))
-    env.observation_space = gym.spaces.Box(low, high, shape, dtype)
+    space = gym.spaces.Box(low, high, shape, dtype)
+    env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
     try:
         return maker(env)

@@ -22,7 +22,13 @@ _PARTS = {
     ".tf": (".data-00000-of-00001", ".index"),
     ".weights.h5": ("",),
     ".npz": ("",),
+    ".keras": ("",),
+    ".h5": ("",),
 }
+_READ_ONLY = (".keras", ".h5")
+"""Endings of files with whole Keras models, whose weights can be read."""
+_IN_MODEL = "model.weights.h5"
+"""Name of the weights within a `.keras` file."""
 # Largest ratio of decompressed size to file size; weights hardly compress.
 _GROWTH = 16
 
@@ -39,13 +45,23 @@ def is_file_name(path: str) -> bool:
 
 def file_kind(path: str) -> str:
     """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
-    for ending in _PARTS:
-        if whole_path(path).endswith(ending):
-            return ending
-    raise UserError(
-        f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
-        "or .npz."
-    )
+    kind = next((x for x in _PARTS if whole_path(path).endswith(x)), None)
+    if kind is None or kind in _READ_ONLY:
+        raise UserError(
+            f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
+            "or .npz."
+        )
+    return kind
+
+
+def readable_kind(path: str) -> str:
+    """Return the ending of a file to read, `.keras` and `.h5` included.
+
+    Raises:
+        UserError: it has another ending.
+    """
+    whole = whole_path(path)
+    return next((x for x in _PARTS if whole.endswith(x)), None) or file_kind(path)
 
 
 def _aside(path: str, suffix: str) -> Path:
@@ -67,18 +83,18 @@ def _discard(path: str, parts: tuple[str, ...]) -> None:
 
 
 def read_file(path: str) -> WeightsFile:
-    """Read a weights file without decoding it.
+    """Read a weights file without decoding it; of a `.keras` file, the weights in it.
 
     Raises:
         UserError: the ending is unknown, or the file is missing or unreadable.
     """
-    parts = _PARTS[file_kind(path)]
+    parts = _PARTS[readable_kind(path)]
     path = whole_path(path)
     whole = {suffix: Path(path + suffix) for suffix in parts}
     if _half_done(path, parts):
         whole[parts[-1]] = _aside(path, parts[-1])
     try:
-        return WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
+        file = WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
     except FileNotFoundError as error:
         raise UserError(_missing(path, str(error.filename))) from None
     except (OSError, ValueError) as error:
@@ -86,11 +102,29 @@ def read_file(path: str) -> WeightsFile:
         raise UserError(
             f"{path}: can't be read ({reason}); give a weights file that you may read."
         ) from None
+    is_model = readable_kind(path) == ".keras"
+    return weights_of_model(path, file.files[""]) if is_model else file
+
+
+def weights_of_model(path: str, content: bytes) -> WeightsFile:
+    """Return the weights in the content of a `.keras` file, as Keras' `.weights.h5`.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as parts:
+            info = parts.getinfo(_IN_MODEL)
+            if info.file_size > _GROWTH * len(content):
+                raise ValueError(f"{path} would grow too much")
+            return WeightsFile(f"{path}:{_IN_MODEL}", {"": parts.read(info)})
+    except Exception as error:  # zipfile and zlib raise anything
+        raise damaged_weights(path) from error
 
 
 def _missing(path: str, file: str) -> str:
     """Return the error message for a missing file."""
-    if any(os.path.exists(path + suffix) for suffix in _PARTS[file_kind(path)]):
+    if any(os.path.exists(path + suffix) for suffix in _PARTS[readable_kind(path)]):
         return f"{path}: incomplete, {file} is missing; copy both files of it."
     folder, name = os.path.split(path)
     try:
@@ -177,7 +211,8 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
 
 def damaged_weights(path: str) -> UserError:
     """Return the error for a damaged weights file."""
+    kind = readable_kind(path)
     return UserError(
-        f"{path}: not a {file_kind(path)} weights file, or a damaged one; give another "
-        "or copy it again."
+        f"{path}: not a {kind} weights file, or a damaged one; give another or copy it "
+        "again."
     )

@@ -1,0 +1,103 @@
+"""Converts what a user's function returns, or an old file holds, to a Keras model."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from xagents_ray.core.errors import UserError, one_line, pluralize
+from xagents_ray.core.process import quiet_stderr
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+with quiet_stderr():  # hides TensorFlow's output during import
+    import keras
+
+_OLD = "tensorflow.python.keras"
+"""The Keras 2 that TensorFlow contains, which drlbox imported."""
+
+
+def as_keras_model(given: Any, name: str) -> Any:
+    """Return a user's network as a Keras model; other objects are returned unchanged.
+
+    Args:
+        given: a model, or a tuple of its input and its outputs, of Keras or of
+            `tensorflow.python.keras`.
+        name: name of the network, for messages.
+    Raises:
+        UserError: Keras can't make a model of it.
+    """
+    is_new = isinstance(given, tuple)
+    try:
+        if isinstance(given, tuple) and len(given) == 2:
+            first, ends = given
+            ends = list(ends) if isinstance(ends, tuple | list) else ends
+            given = _model_class(first)(first, ends)
+        if type(given).__module__.startswith(_OLD):
+            with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+                path = Path(folder, "model.h5")
+                given.save(str(path), include_optimizer=False)
+                given = keras.models.load_model(path, compile=False)
+            if is_new:  # the old Keras draws by a seed of TensorFlow's
+                given = keras.models.clone_model(given)
+    except Exception as error:
+        raise UserError(
+            f"{name}: Keras can't make a model of what was returned "
+            f"({one_line(error)}): return a keras.Model, or its input and features."
+        ) from error
+    return given
+
+
+def _model_class(tensor: Any) -> Any:
+    """Return the class of models with an input tensor: Keras' or the old one."""
+    is_old = type(tensor).__module__.startswith(_OLD)
+    return resolve_name(f"{_OLD}.models:Model") if is_old else keras.Model
+
+
+def with_heads(given: Any, units: Sequence[int], name: str) -> Any:
+    """Return a model with a dense output per entry of `units` after the features.
+
+    Args:
+        given: a Keras model with one output, which all of these follow; or a tuple of
+            an input and a feature, or of an input and a feature for each of them.
+        units: units of each output, in order.
+        name: name of the user's function, for messages.
+    Raises:
+        UserError: it is something else.
+    """
+    count = len(units)
+    features = as_keras_model(given, name)
+    ends = features.outputs if isinstance(features, keras.Model) else ()
+    if len(ends) != 1 and not (isinstance(given, tuple) and len(ends) == count):
+        raise UserError(
+            f"{name}: return a keras.Model with one output, the features, or a tuple "
+            f"of its input and {pluralize(count, 'feature')}."
+        )
+    flat = [x if len(x.shape) == 2 else keras.layers.Flatten()(x) for x in ends]
+    flat = flat * count if len(flat) == 1 else flat
+    outputs = [keras.layers.Dense(n)(x) for n, x in zip(units, flat, strict=True)]
+    return keras.Model(features.inputs, outputs)
+
+
+def keras_file_of_h5(name: str, content: bytes) -> bytes:
+    """Return the model in a file of Keras 2, `.h5`, as the content of a `.keras` file.
+
+    Raises:
+        UserError: the file is damaged, or has no model or one with code of its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+        path = Path(folder, "model.h5")
+        path.write_bytes(content)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = keras.models.load_model(path, compile=False, safe_mode=True)
+        except Exception as error:
+            raise UserError(
+                f"{name}: Keras can't make a model of it ({one_line(error)}): write it "
+                "with model.save('NAME.keras')."
+            ) from None
+    to_bytes = resolve_name("xagents_ray.networks.keras_models:model_bytes")
+    return to_bytes(model, name)  # type: ignore[no-any-return]
