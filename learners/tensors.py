@@ -106,22 +106,26 @@ def _round(batch: Batch) -> list[Trajectory]:
 def _round_and_replayed(batch: Batch) -> list[Trajectory]:
     """Return the fresh round of a batch, [1, T, B, ...], and the replayed ones, if any.
 
-    The versions of the weights are int64, one per round.
+    There may be only replayed ones. The versions of the weights are int64, one per
+    round.
     """
     fresh, sampled = batch.fresh, batch.sampled
-    assert fresh is not None and not isinstance(sampled, Transitions)
-    version: Any = np.array([fresh.weights_version])
-    first = map_arrays(lambda x: x[None], fresh)._replace(weights_version=version)
+    assert not isinstance(sampled, Transitions)
+    found: list[Trajectory] = []
+    if fresh is not None:
+        version: Any = np.array([fresh.weights_version])
+        first = map_arrays(lambda x: x[None], fresh)
+        found = [first._replace(weights_version=version)]
     if sampled is None:
-        return [first]
-    # Take as many trajectories as the round has, which may lack those of a lost actor;
-    # for a round of one actor, take those of its environments.
-    width, held = fresh.rewards.shape[1], sampled.rewards.shape[2]
-    if width != held:
+        return found
+    if fresh is not None and fresh.rewards.shape[1] != sampled.rewards.shape[2]:
+        # Take as many trajectories as the round has, which may lack those of a lost
+        # actor; for a round of one actor, take those of its environments.
+        width, held = fresh.rewards.shape[1], sampled.rewards.shape[2]
         columns = (fresh.first_env + np.arange(width)) % held
         sampled = map_arrays(lambda x: np.take(x, columns, axis=2), sampled)
     versions: Any = np.full(len(sampled.rewards), sampled.weights_version)
-    return [first, sampled._replace(weights_version=versions)]
+    return [*found, sampled._replace(weights_version=versions)]
 
 
 ROLLOUT = Reader(

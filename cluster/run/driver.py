@@ -98,9 +98,9 @@ class RayDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Begin a learning phase; its weights stay in the object store."""
-        on_policy = self._run.algorithm.on_policy
-        fresh = [rollout.trajectory for rollout in self._round] if on_policy else []
-        sampled = batches - int(on_policy)
+        is_online = self._run.learns_online
+        fresh = [rollout.trajectory for rollout in self._round] if is_online else []
+        sampled = batches - int(is_online)
         data = PhaseData(
             self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
         )

@@ -191,6 +191,7 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
     ("ppo", {"wrappers": [3]}, "--wrappers takes module:Class of a wrapper, or"),
     ("ppo", {"env": 3}, "--env takes the id of an environment, package.module"),
     ("ppo", {"seeds": []}, "--seeds takes one value or more, got ()."),
+    ("a2c", {"online_learning": False}, "--no-online-learning leaves only the replay"),
     ("ppo", {"seeds": 3}, "--seeds takes one value or more"),
     ("ppo", {"seeds": [-1]}, "--seeds must be"),
     ("ppo", {"learning_rate": 1}, "There is no setting 'learning_rate'; did you mean"),

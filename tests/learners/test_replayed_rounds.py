@@ -197,6 +197,36 @@ def test_a_rollout_of_one_actor_replays_its_environments() -> None:
     assert got.weights_version.tolist() == [t.weights_version, -1]
 
 
+@pytest.mark.parametrize("agent", ["a2c", "impala", "ppo"])
+def test_replayed_trajectories_may_be_alone(agent: str) -> None:
+    """They are learned from as beside a round that has no valid steps."""
+    spec = SPECS["discrete"]
+    alone = make(agent, spec, **RATIO, n_steps=LENGTH, online_learning=False)
+    beside = make(agent, spec, **RATIO, n_steps=LENGTH)
+    first, *old = rounds(alone, spec)
+    publish(beside)
+    metrics = alone.update(Batch(None, replayed(old)), 0)
+    nothing = first._replace(valid=np.zeros_like(first.valid))
+    if agent == "ppo":  # its passes are counted, and shuffled by that
+        assert metrics["updates"] > 0
+        return
+    beside.update(fresh(nothing, sampled=replayed(old)), 0)
+    assert metrics["updates"] == 2
+    assert_close(weights(alone), weights(beside), atol=1e-6)
+
+
+@pytest.mark.parametrize("agent", ["a2c", "acer"])
+def test_a_run_that_learns_from_its_replay_alone(agent: str) -> None:
+    settings: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 2, "n_steps": 5}
+    settings |= {"replay_ratio": 3.0, "online_learning": False, "seed": 1}
+    settings |= {"buffer_initial_size": 20, "local": True, "quiet": True}
+    before = train(agent, **settings, max_steps=80, tensorboard=False)
+    assert before.updates == 0  # there are 16 trajectories
+    later = train(agent, **settings, max_steps=400, tensorboard=False)
+    rounds = (later.env_steps - 100) / 10
+    assert 2 * rounds < later.updates < 4.5 * rounds
+
+
 @pytest.mark.parametrize(
     ("agent", "env", "settings"),
     [

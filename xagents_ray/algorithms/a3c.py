@@ -48,6 +48,7 @@ class A3CConfig(AlgorithmConfig):
     buffer_initial_size: int | None = trajectory_replay.initial_trajectories(None)
     replay_shards: int = replay.replay_shards(1)
     replay_ratio: float = trajectory_replay.optional_replay_ratio(0.0)
+    online_learning: bool = trajectory_replay.online_learning(True)
 
 
 add_algorithm(

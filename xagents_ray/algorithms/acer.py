@@ -44,6 +44,7 @@ class ACERConfig(AlgorithmConfig):
     )
     replay_shards: int = replay.replay_shards(1)
     replay_ratio: float = trajectory_replay.replay_ratio(4.0)
+    online_learning: bool = trajectory_replay.online_learning(True)
 
     importance_c: float = coefficient(10.0, "Importance weight truncation parameter")
     epsilon: float = positive(

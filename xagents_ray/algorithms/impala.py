@@ -93,6 +93,7 @@ class IMPALAConfig(AlgorithmConfig):
     replay_ratio: float = trajectory_replay.optional_replay_ratio(
         0.0, group=ImpalaTrajectories
     )
+    online_learning: bool = trajectory_replay.online_learning(True)
 
     rho_clip: float = positive(
         1.0,

@@ -94,6 +94,11 @@ class RunSpec:
         return self.layouts[0]
 
     @property
+    def learns_online(self) -> bool:
+        """Whether each round is learned from when it arrives."""
+        return self.algorithm.on_policy and self.config.algorithm.learns_online
+
+    @property
     def is_seeded(self) -> bool:
         """Whether the user set the seed and so expects a reproducible run."""
         return self.config.training.seed is not None

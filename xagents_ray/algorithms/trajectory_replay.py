@@ -39,6 +39,21 @@ class TrajectoryReplayGroup(ReplayGroup):
     entries: ClassVar[tuple[str, str]] = "trajectory", "trajectories"
     n_steps: int
     replay_ratio: float
+    online_learning: bool = True
+
+    @property
+    def learns_online(self) -> bool:
+        """Whether the algorithm learns from each round when it arrives."""
+        return self.online_learning
+
+    def check_settings(self) -> None:
+        """Raise UserError when nothing would be learned from."""
+        super().check_settings()
+        if not (self.online_learning or self.replay_ratio):
+            raise UserError(
+                "--no-online-learning leaves only the replay buffer to learn from: add "
+                "--replay-ratio, or leave it out."
+            )
 
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when the buffer can't hold a trajectory per environment."""
@@ -120,4 +135,9 @@ optional_replay_ratio = shared(
     "time; 0 for no replay",
     replaces=("decoupled_loss",),  # PPO's setting
     group=OptionalReplayGroup,
+)
+online_learning = shared(
+    option,
+    "Learn from each rollout when it arrives; --no-online-learning learns from the "
+    "replay buffer alone",
 )

@@ -115,7 +115,7 @@ class LocalDriver:
         self._act(max(self._lag, 1))
         self._asked = env_steps
         trajectory, report = self._rounds.popleft()
-        self._round = [trajectory] if self._run.algorithm.on_policy else []
+        self._round = [trajectory] if self._run.learns_online else []
         lags = [self._weights.version - report.weights_version]
         if self._replay is None:
             return Collected([report], None, lags)

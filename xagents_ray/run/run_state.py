@@ -77,7 +77,7 @@ class UpdateSchedule:
 
         `before` and `now` are the env steps of the run before and after that round.
         """
-        c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
+        c, fresh = self._run.config.algorithm.replay, int(self._run.learns_online)
         if c is None or replay is None or replay.size == 0:
             return fresh
         # If a replay shard dies, learning continues with the remaining data.

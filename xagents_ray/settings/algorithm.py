@@ -111,6 +111,11 @@ class AlgorithmConfig(Checked):
         """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return any(part.scales_actions for part in self.parts)
 
+    @property
+    def learns_online(self) -> bool:
+        """Whether an on-policy algorithm learns from each round when it arrives."""
+        return all(part.learns_online for part in self.parts)
+
     def check_spec(self, spec: EnvSpec) -> None:
         """Raise UserError when the settings don't fit an environment's spaces."""
         for part in self.parts:
@@ -185,6 +190,11 @@ class Group:
     def scales_actions(self) -> bool:
         """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return False
+
+    @property
+    def learns_online(self) -> bool:
+        """Whether an on-policy algorithm learns from each round when it arrives."""
+        return True
 
     def check_settings(self) -> None:
         """Raise UserError when the settings contradict each other."""
