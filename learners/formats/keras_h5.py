@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
@@ -89,6 +91,32 @@ def encode_h5(
                 file[EXTRAS + name] = array
             file[_DIGEST] = _digest(_datasets(file))
         return {"": path.read_bytes()}
+
+
+def encode_keras(
+    arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
+) -> dict[str, bytes]:
+    """Return a file with the whole model, whose weights are as in `encode_h5`.
+
+    Raises:
+        UserError: the network has layers that Keras lacks.
+    """
+    if not layout.has_only_keras_layers:
+        raise UserError(
+            "The network has layers that Keras lacks, and no other program could load "
+            "the model: save it with another ending, .npz."
+        )
+    weights = encode_h5(arrays, extras, layout)[""]
+    content = io.BytesIO()
+    with temporary_folder(2 * len(weights)) as folder:
+        path = folder / "model.keras"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            keras_model(layout).save(path)
+        with zipfile.ZipFile(path) as saved, zipfile.ZipFile(content, "w") as file:
+            for name in saved.namelist():
+                file.writestr(name, weights if name == _NAME else saved.read(name))
+    return {"": content.getvalue()}
 
 
 def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:

@@ -79,7 +79,7 @@ ASKED: list[Case] = [
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
-    ("ppo", {"checkpoints": ["a.keras"]}, "a.keras: not the name of a weights file"),
+    ("ppo", {"checkpoints": ["a.h5"]}, "a.h5: not the name of a weights file"),
     ("ppo", {"lr": math.nan}, "--lr takes a number, got nan."),
     ("ppo", {"n_envs": 0}, "--n-envs must be ≥ 1, got 0."),
     ("ppo", {"n_envs": "1.5"}, "--n-envs takes a whole number, got '1.5'."),
@@ -157,7 +157,7 @@ ASKED: list[Case] = [
     ("ppo", {"preset": "seeded.yaml"}, "--seed can't be part of a preset: give it"),
     ("ppo", {"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
     ("ppo", {"weights": ["a.txt"]}, "a.txt: not the name of a weights file"),
-    ("ppo", {"checkpoints": ["a.foo"]}, "must end in .tf, .weights.h5 or .npz"),
+    ("ppo", {"checkpoints": ["a.foo"]}, "must end in .tf, .weights.h5, .npz or .keras"),
     ("td3", {"checkpoints": ["a.npz"]}, "--checkpoints names 1 file and td3 has 3"),
     ("pppo", {}, "There is no agent 'pppo'; did you mean ppo"),
     (
@@ -195,6 +195,7 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
     ("ppo", {"seeds": 3}, "--seeds takes one value or more"),
     ("ppo", {"seeds": [-1]}, "--seeds must be"),
     ("ppo", {"learning_rate": 1}, "There is no setting 'learning_rate'; did you mean"),
+    ("ppo", {"load_model": "a.h5"}, "no setting 'load_model'; did you mean model?"),
     ("ppo", {"her": "future"}, "ppo has no setting her, which is one of"),
     ("ppo", {"env_kwargs": {"x": object()}}, "which a run's settings can't hold"),
     ("ppo", {"env": gymnasium.Env()}, "an environment that is made already"),
@@ -240,6 +241,11 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ),
     ("ppo", {"model": "one.cfg"}, "one.cfg: has 1 output layer and the agent needs 2"),
     ("ppo", {"weights": ["gone.npz"]}, "gone.npz: no such weights file"),
+    (
+        "dqn",
+        {"dueling": True, "checkpoints": ["a.keras"]},
+        "--checkpoints a.keras: this network has layers that Keras lacks",
+    ),
 ]
 Front = Callable[[str, dict[str, Any]], str]
 

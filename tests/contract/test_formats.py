@@ -37,7 +37,7 @@ EXTRAS: dict[str, tuple[int, ...]] = {
     "observation/mean": (5,),
     "observation/size": (),
 }
-KINDS = [".tf", ".weights.h5", ".npz"]
+KINDS = [".tf", ".weights.h5", ".npz", ".keras"]
 UNEVEN = (
     "[dense-0]\nunits=5\ncommon=1\n[dense-1]\noutput=1\n"
     "[dense-2]\nunits=6\n[dense-3]\nunits=7\n[dense-4]\noutput=1\n"
@@ -91,6 +91,10 @@ def test_round_trip(
     layout: Layout, extras: dict[str, tuple[int, ...]], kind: str, tmp_path: Path
 ) -> None:
     arrays = arrays_of(layout, extras)
+    if kind == ".keras" and layout in (LAYOUTS["rainbow"], LAYOUTS["sac"]):
+        with pytest.raises(UserError, match="has layers that Keras lacks"):
+            formats.encode_weights(arrays, layout, "a.keras")
+        return
     write_file(formats.encode_weights(arrays, layout, str(tmp_path / f"a{kind}")))
     file = read_file(str(tmp_path / f"a{kind}"))
     got, notes = formats.decode_weights(file, layout, extras)
@@ -109,6 +113,17 @@ def test_keras_reads_ours(layout: Layout, tmp_path: Path) -> None:
     write_file(formats.encode_weights(arrays, layout, str(path)))
     model = networks.build_model(layout, 1, "theirs")
     model.load_weights(path)
+    expected = {name: arrays[name] for name in layout.shapes}
+    assert_same(networks.weight_arrays(model), expected)
+
+
+@pytest.mark.parametrize("name", ["vector", "grey", "continuous"])
+def test_keras_loads_our_models(name: str, tmp_path: Path) -> None:
+    layout = LAYOUTS[name]
+    arrays = arrays_of(layout, EXTRAS)
+    path = tmp_path / "a.keras"
+    write_file(formats.encode_weights(arrays, layout, str(path)))
+    model = keras.models.load_model(path)
     expected = {name: arrays[name] for name in layout.shapes}
     assert_same(networks.weight_arrays(model), expected)
 

@@ -272,4 +272,4 @@ def test_damaged_files_with_whole_models(name: str, setting: str) -> None:
     Path(name).write_bytes(b"nothing of Keras")
     value = name if setting == "model" else [name]
     with pytest.raises(UserError, match=rf"^{name}: .*(damaged|Keras can't make)"):
-        run_of("a2c", env="CartPole-v1", **{setting: value})
+        weights_of(run_of("a2c", env="CartPole-v1", **{setting: value}))

@@ -27,6 +27,7 @@ from xagents_ray.storage.weights import (
     encode_npz,
     file_kind,
     read_file,
+    readable_kind,
     write_file,
 )
 
@@ -60,8 +61,10 @@ def test_kinds() -> None:
     )
     assert file_kind("b.weights.h5") == ".weights.h5"
     assert file_kind("b.npz") == ".npz"
-    for path in ("b.h5", "b", "b.index", "b.keras", "b.tf.meta", ""):
-        with pytest.raises(UserError, match=r"\.tf, \.weights\.h5 or \.npz"):
+    assert file_kind("b.keras") == readable_kind("b.keras") == ".keras"
+    assert readable_kind("b.h5") == ".h5"
+    for path in ("b.h5", "b", "b.index", "b.tf.meta", ""):
+        with pytest.raises(UserError, match=r"\.tf, \.weights\.h5, \.npz or \.keras"):
             file_kind(path)
 
 

@@ -176,7 +176,8 @@ class Both_All(TypedDict, total=False):
     """How environments are stepped together; auto picks the fastest right one
     (auto|vector|sync|async|envpool). Default: auto."""
     weights: str | Path | Sequence[str | Path] | None
-    """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz."""
+    """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5, .npz, or whole
+    Keras models, .keras or .h5."""
     wrappers: str | Path | Sequence[str | Path] | Sequence[Callable[..., Any]] | None
     """Wrappers of each environment, module:Class, the first one innermost; from Python
     also classes and functions of an environment."""
@@ -204,8 +205,8 @@ class Train_All(TypedDict, total=False):
     themselves."""
     checkpoints: str | Path | Sequence[str | Path] | None
     """Path(s) to new model(s) to which weights will be saved at each new best mean
-    reward over a full reward buffer, or evaluation with --eval-every: .tf, .weights.h5
-    or .npz."""
+    reward over a full reward buffer, or evaluation with --eval-every: .tf, .weights.h5,
+    .npz, or .keras for whole Keras models."""
     frame_stack: int
     """Newest frames that one image observation shows (frames, ≥ 1 and ≤ 16). Default:
     4."""
@@ -281,6 +282,11 @@ class Both_A2C_A3C_IMPALA(TypedDict, total=False):
     normalize_advantages: bool
     """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
     deviation of 1. Default: False."""
+
+class Both_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
+    online_learning: bool
+    """Learn from each rollout when it arrives; --no-online-learning learns from the
+    replay buffer alone. Default: True."""
 
 class Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3(TypedDict, total=False):
     replay_shards: int
@@ -646,8 +652,8 @@ class TrainA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_
 
 class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
     Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Train_ACER_IMPALA, Both_ACER, total=False):
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_ACER, total=False):
     buffer_batch_size: int
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -836,7 +842,7 @@ class TuneA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPA
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_ACER, Tune_All,
     Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, Tune_ACER_IMPALA, total=False):

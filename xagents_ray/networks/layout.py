@@ -14,8 +14,9 @@ from pathlib import Path
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
+from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.kinds import find_kind, known_kinds
-from xagents_ray.networks.layers import Layer
+from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 from xagents_ray.networks.section import Section, read_sections
 from xagents_ray.networks.small_images import fit_to_image
 
@@ -55,6 +56,12 @@ class Layout:
             slice(end - layer.noise_units, end) if layer.noise_units else None
             for layer, end in zip(self.layers, ends, strict=True)
         ]
+
+    @property
+    def has_only_keras_layers(self) -> bool:
+        """Whether Keras can load its model, as all layers are those of Keras."""
+        kinds = Dense, Convolutional, Flatten, Activation, Embedding, LayerNorm
+        return all(type(layer) in kinds for layer in self.layers)
 
     def without_softmax(self) -> "Layout":
         """Return the network with the softmax of each output removed."""

@@ -42,7 +42,9 @@ class SourceConfig(Checked):
     """Source of a trained agent."""
 
     weights: tuple[str, ...] | None = option(
-        None, "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5 or .npz"
+        None,
+        "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5, .npz, or whole "
+        "Keras models, .keras or .h5",
     )
     run: str | None = option(
         None,

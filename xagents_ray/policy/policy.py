@@ -254,8 +254,8 @@ class Policy:
         """Write the policy's network as a weights file, which `--weights` accepts.
 
         Args:
-            path: a name ending in .npz, .weights.h5 or .tf; the last two start a
-                TensorFlow process, which takes seconds. Missing directories are made.
+            path: a name ending in .npz, .weights.h5, .tf or .keras; all but .npz start
+                a TensorFlow process, which takes seconds. Missing directories are made.
         Raises:
             UserError: the ending is unknown, or the file can't be written.
 

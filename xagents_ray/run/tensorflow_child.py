@@ -7,7 +7,7 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.run.child import Child, Job, Outcome
-from xagents_ray.storage.weights import read_file, readable_kind, weights_of_model
+from xagents_ray.storage.weights import read_file, readable_kind
 
 FROM_H5 = "xagents_ray.networks.keras_conversion:keras_file_of_h5"
 """Function that converts a file of Keras 2 with a whole model."""
@@ -46,4 +46,5 @@ def read_any_weights(path: str) -> WeightsFile:
     file = read_file(path)
     if readable_kind(path) != ".h5":
         return file
-    return weights_of_model(path, with_tensorflow(path, FROM_H5, path, file.files[""]))
+    content = with_tensorflow(path, FROM_H5, path, file.files[""])
+    return WeightsFile(f"{path}:model.keras", {"": content})

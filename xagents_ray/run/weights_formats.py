@@ -12,10 +12,12 @@ _FORMATS = "xagents_ray.learners.formats"
 _ENCODE = {
     ".tf": f"{_FORMATS}.tf_checkpoint:encode_tf",
     ".weights.h5": f"{_FORMATS}.keras_h5:encode_h5",
+    ".keras": f"{_FORMATS}.keras_h5:encode_keras",
 }
 _DECODE = {
     ".tf": f"{_FORMATS}.tf_checkpoint:decode_tf",
     ".weights.h5": f"{_FORMATS}.keras_h5:decode_h5",
+    ".keras": f"{_FORMATS}.keras_h5:decode_h5",
 }
 """Import paths of the formats that need TensorFlow, which they import."""
 
@@ -69,6 +71,8 @@ def decode_unmatched(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     kind = weights.file_kind(file.path)
     if kind == ".npz":
         return weights.decode_npz(file)
+    if kind == ".keras":
+        file = weights.weights_of_model(file)
     decode = resolve_name(_DECODE[kind])
     try:
         arrays: dict[str, Array] = decode(file, layout)

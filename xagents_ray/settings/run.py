@@ -44,7 +44,8 @@ class RunConfig(Checked):
     )
     weights: tuple[str, ...] | None = option(
         None,
-        "Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz",
+        "Path(s) to model(s) weight(s) to start from: .tf, .weights.h5, .npz, or whole "
+        "Keras models, .keras or .h5",
         is_path=True,
         new_run=True,
         own_loop=True,
@@ -53,7 +54,7 @@ class RunConfig(Checked):
         None,
         "Path(s) to new model(s) to which weights will be saved at each new best "
         "mean reward over a full reward buffer, or evaluation with --eval-every: .tf, "
-        ".weights.h5 or .npz",
+        ".weights.h5, .npz, or .keras for whole Keras models",
         instead=_IN_TRIALS,
         not_with_seeds=_IN_SEEDS,
     )

@@ -25,8 +25,8 @@ _PARTS = {
     ".keras": ("",),
     ".h5": ("",),
 }
-_READ_ONLY = (".keras", ".h5")
-"""Endings of files with whole Keras models, whose weights can be read."""
+_READ_ONLY = ".h5"
+"""Ending of files of Keras 2 with whole models, whose weights can be read."""
 _IN_MODEL = "model.weights.h5"
 """Name of the weights within a `.keras` file."""
 # Largest ratio of decompressed size to file size; weights hardly compress.
@@ -44,18 +44,18 @@ def is_file_name(path: str) -> bool:
 
 
 def file_kind(path: str) -> str:
-    """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
+    """Return `.tf`, `.weights.h5`, `.npz` or `.keras`, or raise UserError."""
     kind = next((x for x in _PARTS if whole_path(path).endswith(x)), None)
-    if kind is None or kind in _READ_ONLY:
+    if kind is None or kind == _READ_ONLY:
         raise UserError(
-            f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
-            "or .npz."
+            f"{path}: not the name of a weights file; it must end in .tf, .weights.h5, "
+            ".npz or .keras."
         )
     return kind
 
 
 def readable_kind(path: str) -> str:
-    """Return the ending of a file to read, `.keras` and `.h5` included.
+    """Return the ending of a file to read, which may be `.h5` too.
 
     Raises:
         UserError: it has another ending.
@@ -83,7 +83,7 @@ def _discard(path: str, parts: tuple[str, ...]) -> None:
 
 
 def read_file(path: str) -> WeightsFile:
-    """Read a weights file without decoding it; of a `.keras` file, the weights in it.
+    """Read a weights file without decoding it.
 
     Raises:
         UserError: the ending is unknown, or the file is missing or unreadable.
@@ -94,7 +94,7 @@ def read_file(path: str) -> WeightsFile:
     if _half_done(path, parts):
         whole[parts[-1]] = _aside(path, parts[-1])
     try:
-        file = WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
+        return WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
     except FileNotFoundError as error:
         raise UserError(_missing(path, str(error.filename))) from None
     except (OSError, ValueError) as error:
@@ -102,24 +102,23 @@ def read_file(path: str) -> WeightsFile:
         raise UserError(
             f"{path}: can't be read ({reason}); give a weights file that you may read."
         ) from None
-    is_model = readable_kind(path) == ".keras"
-    return weights_of_model(path, file.files[""]) if is_model else file
 
 
-def weights_of_model(path: str, content: bytes) -> WeightsFile:
-    """Return the weights in the content of a `.keras` file, as Keras' `.weights.h5`.
+def weights_of_model(file: WeightsFile) -> WeightsFile:
+    """Return the weights in a `.keras` file, with the content of a `.weights.h5`.
 
     Raises:
         UserError: the file is damaged.
     """
+    content = file.files[""]
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as parts:
             info = parts.getinfo(_IN_MODEL)
             if info.file_size > _GROWTH * len(content):
-                raise ValueError(f"{path} would grow too much")
-            return WeightsFile(f"{path}:{_IN_MODEL}", {"": parts.read(info)})
+                raise ValueError(f"{file.path} would grow too much")
+            return file._replace(files={"": parts.read(info)})
     except Exception as error:  # zipfile and zlib raise anything
-        raise damaged_weights(path) from error
+        raise damaged_weights(file.path) from error
 
 
 def _missing(path: str, file: str) -> str:
