@@ -223,7 +223,7 @@ class RayDriver:
     def _is_stale(self, rollout: FinishedRollout) -> bool:
         """Return whether a rollout is too old to be learned from directly."""
         lag = self._learner.version - rollout.report.weights_version
-        return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
+        return self._run.learns_online and lag > self._pipeline.policy_lag
 
     def _sample(self, batches: int, env_steps: int) -> dict[Any, int]:
         """Return references to batches from the replay, with their shards' indices."""

@@ -87,7 +87,10 @@ assert not any(map(np.array_equal, ended.get_weights(), before))
 np.testing.assert_array_equal(agent.policy.act(x), np.argmax(ended(x)[0], -1))
 """
 ACTORS_AND_CRITICS = """
+import pathlib
 from xagents_ray.extend import newest_arrays
+from xagents_ray.run.weights_formats import encode_weights
+from xagents_ray.storage.weights import write_file
 from xagents_ray.utils.buffers import ReplayBuffer2
 
 envs = create_envs("Pendulum-v1", 2, preprocess=False)
@@ -127,6 +130,18 @@ again.fit(max_steps=20, local=True)
 arrays = newest_arrays(again.result.directory)
 np.testing.assert_array_equal(arrays["policy/log_std"], [-1])
 assert float(arrays["policy/observation/size"]) == 40
+assert float(arrays["policy/action_scaling"]) == 1
+
+own = {k.removeprefix("policy/"): x for k, x in arrays.items() if k[:7] == "policy/"}
+write_file(encode_weights(own, policy.layout, "all.keras"))
+loaded = read("a2c", "model", 3, [1, 1]).load_weights("all.keras")
+assert same(loaded, policy) and loaded.extras.keys() == policy.extras.keys()
+np.testing.assert_array_equal(loaded.extras["log_std"], [-1])
+
+policy.extras = {"log_std": policy.extras["log_std"]}  # as from an earlier version
+asks = xagents_ray.A2C(envs, policy, lr=1e-30, quiet=True)._models.write(
+    pathlib.Path(), {"env": "Pendulum-v1", "seed": 1})
+assert np.load(asks["weights"][0]).files.count("action_scaling") == 0
 """
 MISTAKES = """
 import warnings

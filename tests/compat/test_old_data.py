@@ -64,6 +64,8 @@ def test_lazy_frames_share_memory() -> None:
         np.testing.assert_array_equal(stack[1], expected[1])
         assert stack.shape == expected.shape and stack.dtype == np.uint8
         assert len(stack) == 3
+        with pytest.raises(ValueError, match="are copied when they are read"):
+            stack.__array__(copy=False)
         assert np.asarray(stack, np.float32).dtype == np.float32
     frames[3][:] = 9  # is in both of them
     assert [int(stack[0, 0].max()) for stack in stacks] == [9, 9]

@@ -79,6 +79,21 @@ agent = Twice(envs, quiet=True)
 updates = agent.fit(max_steps=60).updates
 assert agent.count - updates in (0, 1) and updates > 4  # none once it is over
 
+agent = xagents_ray.A2C(envs, quiet=True)  # a method of the object alone
+usual, seen, rounds = agent.train_step, [], []
+agent.train_step = lambda: (seen.append(agent.steps), usual())
+agent.fit(max_steps=40, callbacks=lambda ctx: rounds.append(ctx.env_steps))
+assert len(seen) == len(rounds) > 1 and seen[1:] == rounds[:-1]
+
+class Mixin:
+    def at_step_end(self):
+        self.ended = self.steps
+class Mixed(Mixin, xagents_ray.A2C):
+    pass
+agent = Mixed(envs, quiet=True)
+agent.fit(max_steps=40)
+assert agent.ended == agent.steps >= 40
+
 class Never(xagents_ray.A2C):
     def train_step(self):
         pass
@@ -124,6 +139,8 @@ agent.fit(max_steps=100)
 assert (agent.states > 5).all()  # what the learner got
 refused(agent.play, "play doesn't go through get_states of Half: give the agent")
 refused(lambda: Half(envs, quiet=True).fit(max_steps=9, eval_every=9), "eval_every=")
+refused(lambda: Half(envs, quiet=True).fit(max_steps=9, monitor_session="a"),
+        "monitor_session= doesn't go through get_states of Half")
 
 class Zero(xagents_ray.A2C):
     def get_batch(self):
@@ -194,6 +211,13 @@ def test_other_overrides_are_refused(agent: str, name: str) -> None:
     words = rf"Mine overrides {name}, .* use callbacks=.* an algorithm of your own"
     with pytest.raises(UserError, match=words):
         subclass(agent, name)(envs)
+
+
+def test_methods_of_one_object_are_refused_too() -> None:
+    agent: Any = xagents_ray.PPO(create_envs("CartPole-v1", 2, preprocess=False))
+    agent.get_actions = lambda: None
+    with pytest.raises(UserError, match=r"PPO overrides get_actions, .* callbacks="):
+        agent.fit(max_steps=9, local=True)
 
 
 def test_what_is_no_override_is_left_alone() -> None:

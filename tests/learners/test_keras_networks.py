@@ -266,6 +266,15 @@ def test_files_with_whole_models() -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_files_with_code_are_refused() -> None:
+    given = keras.Input((4,))
+    x = layers.Lambda(lambda x: 2 * x)(given)
+    keras.Model(given, [layers.Dense(n)(x) for n in (2, 1)]).save("own.h5")
+    with pytest.raises(UserError, match=r"own.h5: Keras can't make .* a Lambda layer"):
+        run_of("a2c", env="CartPole-v1", model="own.h5")
+
+
 @pytest.mark.parametrize("name", ["own.keras", "own.h5"])
 @pytest.mark.parametrize("setting", ["model", "weights"])
 def test_damaged_files_with_whole_models(name: str, setting: str) -> None:

@@ -56,7 +56,7 @@ class CompatAgent(Overridable):
     def __init__(
         self, envs: Sequence[Any], *parts: Any, trial: Any = None, **settings: Any
     ) -> None:
-        self._overridden = overridden(type(self), CompatAgent)
+        overridden(self, CompatAgent)  # refuses what nothing would call
         names = list(dict.fromkeys(model.file for model in self.row.models))
         known = [*names, *(["buffers"] if self.row.config().replay else [])]
         given = _named(known, parts) | settings
@@ -112,11 +112,7 @@ class CompatAgent(Overridable):
             )
         every = self._settings.get("log_frequency") or len(self.envs)
         reporter = Reporter(self.trial, every)
-        if self.trial is not None:
-            given["callbacks"] = [*given.get("callbacks", ()), reporter]
-        if self._overridden:
-            given = self._in_loop(given)
-        self.result = result = self._train(given)
+        self.result = result = self._train(self._called_back(given, reporter))
         if result.directory:
             self._models.read(result.directory)
         reporter.check()
@@ -211,17 +207,24 @@ class CompatAgent(Overridable):
         plain_settings(self.row, {**self._settings, **dict.fromkeys(models)}, mistakes)
         mistakes.report()
 
-    def _in_loop(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings of a run that calls this agent's methods."""
-        if given.get("eval_every") is not None:
-            self._check_evaluation("eval_every=")
-        self._loop = AgentLoop(self, self._models)
-        own = {"callbacks": [*given.get("callbacks", ()), self._loop]}
-        return {"local": True, **given, **own}
+    def _called_back(self, given: dict[str, Any], reporter: Reporter) -> dict[str, Any]:
+        """Return settings of a run that calls the reporter and this agent's methods."""
+        own: list[Any] = [] if self.trial is None else [reporter]
+        if overridden(self, CompatAgent):
+            for name in ("eval_every", "monitor_session"):
+                if given.get(name) is not None:
+                    self._check_evaluation(f"{name}=")
+            self._loop = AgentLoop(self, self._models)
+            own, given = [*own, self._loop], {"local": True, **given}
+        if not own:
+            return given
+        users = given.get("callbacks", self._settings.get("callbacks")) or ()
+        users = users if isinstance(users, list | tuple) else [users]
+        return {**given, "callbacks": [*users, *own]}
 
     def _check_evaluation(self, name: str) -> None:
         """Raise UserError if evaluation would not see the states of training."""
-        if "get_states" in self._overridden:
+        if "get_states" in overridden(self, CompatAgent):
             raise UserError(
                 f"{name} doesn't go through get_states of {type(self).__name__}: give "
                 "the agent state_to_input= in place of the override."

@@ -212,12 +212,13 @@ class AgentModels:
             new = model_of_layout(layout, None, self._seed, each.name)
             variables = extend.named_weights(new)
         arrays = copy_of(variables)
-        extras = self._row.extras(each, config, spec)
-        for name, shape in extras.items():
+        for name, shape in self._row.extras(each, config, spec).items():
             arrays[name] = np.full(shape, _first_value(name, config), np.float32)
+        loaded = getattr(self._model(each), "extras", None)
+        if loaded is not None and "action_scaling" not in loaded:
+            arrays.pop("action_scaling", None)  # so that a note asks about old weights
         path = str(folder / f"{each.name}.npz")
-        loaded = getattr(self._model(each), "extras", None) or {}
-        extend.write_weights(path, {**arrays, **loaded})
+        extend.write_weights(path, {**arrays, **(loaded or {})})
         return path
 
     def _variables(self, each: Model) -> Mapping[str, Any]:

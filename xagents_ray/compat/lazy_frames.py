@@ -38,6 +38,8 @@ class LazyFrames:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Return the joined frames, which are always a copy."""
+        if copy is False:
+            raise ValueError("LazyFrames are copied when they are read: use np.asarray")
         joined = np.concatenate(self._frames, axis=-1)
         return joined if dtype is None else joined.astype(dtype, copy=False)
 

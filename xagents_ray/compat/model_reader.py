@@ -22,7 +22,7 @@ _NAMES = {
     "epsilon": "opt_epsilon",
 }
 """Settings by their Keras names."""
-_OTHERS = (".keras", ".h5", ".weights.json")
+_OTHERS = (".h5", ".weights.json")
 """Endings of weights files that only Keras reads."""
 
 
@@ -96,7 +96,7 @@ class CfgModel:
     given_optimizer: Any = None
 
     def load_weights(self, path: str | Path, *args: Any, **settings: Any) -> "CfgModel":
-        """Load a weights file: .tf, .weights.h5 or .npz, or another that Keras reads.
+        """Load a weights file: .tf, .weights.h5, .npz, .keras, or another of Keras.
 
         Raises:
             UserError: the file can't be read, or is of another network.

@@ -29,19 +29,19 @@ _IN_XAGENTS = frozenset(
 """Other methods and attributes of agents in xagents, which nothing here calls."""
 
 
-def overridden(kind: type, base: type) -> frozenset[str]:
-    """Return the methods of the loop that a subclass of an agent overrides.
+def overridden(agent: Any, base: type) -> frozenset[str]:
+    """Return the methods of the loop that an agent's class or the agent overrides.
 
     Args:
-        kind: class of the agent.
+        agent: the agent.
         base: base class of agents.
     Raises:
-        UserError: it overrides another method of agents.
+        UserError: another method of agents is overridden.
     """
-    own: set[str] = set()
-    for each in kind.__mro__:
-        if "row" in vars(each):  # the agent's class, such as `xagents_ray.PPO`
-            break
+    kind = type(agent)
+    own = {name for name, value in vars(agent).items() if callable(value)}
+    own &= _IN_XAGENTS.union(HOOKS)
+    for each in kind.__mro__[: kind.__mro__.index(base)]:
         own |= vars(each).keys()
     names = {name for each in base.__mro__ for name in vars(each)}
     private = {n for n in names if n[0] == "_" and not n.endswith("__")}
@@ -52,7 +52,7 @@ def overridden(kind: type, base: type) -> frozenset[str]:
             f"xagents_ray.register. A subclass may override {', '.join(HOOKS)}."
         )
     for name in sorted(own.intersection(HOOKS)):
-        if hasattr(getattr(kind, name), "get_concrete_function"):
+        if hasattr(getattr(agent, name), "get_concrete_function"):
             raise UserError(
                 f"{kind.__name__}.{name} is a tf.function, which would be called once: "
                 "leave out the decorator; updates are compiled anyway."
@@ -134,7 +134,7 @@ class AgentLoop(Hooks):
                 f"{self.__name__}.get_batch returned {type(given).__name__}: return "
                 "what super().get_batch() gave, with other arrays in it by _replace()."
             )
-        fields = {
+        fields: dict[str, Any] = {
             name: self._like(array, getattr(given, name), f"get_batch: {name}")
             for name, array in batch._asdict().items()
             if isinstance(array, np.ndarray)

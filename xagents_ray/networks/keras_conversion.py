@@ -1,5 +1,6 @@
 """Converts what a user's function returns, or an old file holds, to a Keras model."""
 
+import json
 import os
 import tempfile
 import warnings
@@ -7,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+
+import h5py
 
 from xagents_ray.core.errors import UserError, one_line, pluralize
 from xagents_ray.core.process import quiet_stderr
@@ -91,9 +94,13 @@ def keras_file_of_h5(name: str, content: bytes) -> bytes:
         path = Path(folder, "model.h5")
         path.write_bytes(content)
         try:
+            with h5py.File(path) as file:  # Keras 3.10 runs the code of these layers
+                config = json.loads(file.attrs["model_config"])
+            if '"Lambda"' in json.dumps(config):
+                raise ValueError("it has a Lambda layer, which is code")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = keras.models.load_model(path, compile=False, safe_mode=True)
+                model = keras.models.load_model(path, compile=False)
         except Exception as error:
             raise UserError(
                 f"{name}: Keras can't make a model of it ({one_line(error)}): write it "
