@@ -11,7 +11,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ import numpy as np
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks import keras as networks
+from xagents_ray.networks import keras_models
+from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 
 EXTRAS = "extras/"
@@ -79,44 +81,58 @@ def encode_h5(
 
     Arrays that are neither the network's nor extras are left out.
     """
-    model = keras_model(layout)
-    for name, variable in networks.named_weights(model).items():
-        variable.assign(arrays[name])
-    size = sum(array.nbytes for array in arrays.values())
-    with temporary_folder(size) as folder:
+    model = _with_weights(layout, arrays)
+    with temporary_folder(sum(array.nbytes for array in arrays.values())) as folder:
         path = folder / _NAME
-        _save(model, str(path))
-        with h5py.File(path, "a") as file:
-            for name, array in extras.items():
-                file[EXTRAS + name] = array
-            file[_DIGEST] = _digest(_datasets(file))
+        _save(model.save_weights, path)
+        _add_extras(path, extras)
         return {"": path.read_bytes()}
 
 
 def encode_keras(
     arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
 ) -> dict[str, bytes]:
-    """Return a file with the whole model, whose weights are as in `encode_h5`.
+    """Return a file with the whole model; its weights have the extras of `encode_h5`.
 
     Raises:
         UserError: the network has layers that Keras lacks.
     """
-    if not layout.has_only_keras_layers:
+    if not layout.is_keras_model:
         raise UserError(
             "The network has layers that Keras lacks, and no other program could load "
             "the model: save it with another ending, .npz."
         )
-    weights = encode_h5(arrays, extras, layout)[""]
+    model, first = _with_weights(layout, arrays), layout.layers[0]
+    if isinstance(first, WholeModel):
+        model = model.get_layer(first.name).model
+    size = 2 * sum(array.nbytes for array in arrays.values())
     content = io.BytesIO()
-    with temporary_folder(2 * len(weights)) as folder:
+    with temporary_folder(size) as folder:
         path = folder / "model.keras"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            keras_model(layout).save(path)
+        _save(model.save, path)
         with zipfile.ZipFile(path) as saved, zipfile.ZipFile(content, "w") as file:
             for name in saved.namelist():
-                file.writestr(name, weights if name == _NAME else saved.read(name))
+                part = Path(saved.extract(name, folder))
+                if name == _NAME:
+                    _add_extras(part, extras)
+                file.write(part, name)
     return {"": content.getvalue()}
+
+
+def _with_weights(layout: Layout, arrays: Mapping[str, FloatArray]) -> Any:
+    """Return the Keras model of a layout with these weights."""
+    model = keras_model(layout)
+    for name, variable in networks.named_weights(model).items():
+        variable.assign(arrays[name])
+    return model
+
+
+def _add_extras(path: Path, extras: Mapping[str, FloatArray]) -> None:
+    """Add extras and a digest to a weights file of Keras."""
+    with h5py.File(path, "a") as file:
+        for name, array in extras.items():
+            file[EXTRAS + name] = array
+        file[_DIGEST] = _digest(_datasets(file))
 
 
 def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
@@ -147,6 +163,22 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     }
 
 
+def decode_keras(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+    """Return the arrays of a file with a whole model; see `decode_h5`.
+
+    Args:
+        file: the weights, and the model as the part `.keras`.
+        layout: layout of the network.
+    Raises:
+        ValueError: the file is damaged.
+    """
+    arrays = decode_h5(file, layout)
+    if not isinstance(layout.layers[0], WholeModel):
+        return arrays
+    extras = {k: x for k, x in arrays.items() if not k.startswith(_LAYERS)}
+    return extras | keras_models.weights_of(file.path, file.files[".keras"], layout)
+
+
 @functools.lru_cache(maxsize=8)
 def _names(layout: Layout) -> dict[str, str]:
     """Return the names of the network's arrays by their paths in a Keras file."""
@@ -156,18 +188,18 @@ def _names(layout: Layout) -> dict[str, str]:
         variable.assign(np.full(variable.shape, i))
     names = list(variables)
     with temporary_folder(4 * model.count_params()) as folder:
-        path = str(folder / _NAME)
-        _save(model, path)
+        path = folder / _NAME
+        _save(model.save_weights, path)
         with h5py.File(path, "r") as file:
             found = _datasets(file)
     return {where: names[int(array.flat[0])] for where, array in found.items()}
 
 
-def _save(model: Any, path: str) -> None:
+def _save(write: Callable[[str], None], path: Path) -> None:
     """Save as Keras does, without its deprecation warning about NumPy 2."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        model.save_weights(path)
+        write(str(path))
 
 
 def _datasets(file: Any) -> dict[str, Array]:

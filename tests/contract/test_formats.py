@@ -15,10 +15,12 @@ from processes import python
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks import keras as networks
+from xagents_ray.networks import keras_models
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.run import weights_formats as formats
@@ -126,6 +128,32 @@ def test_keras_loads_our_models(name: str, tmp_path: Path) -> None:
     model = keras.models.load_model(path)
     expected = {name: arrays[name] for name in layout.shapes}
     assert_same(networks.weight_arrays(model), expected)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"  # Keras' own, in its save
+)
+def test_whole_models_of_a_user(tmp_path: Path) -> None:
+    """Their layers are those of Keras, though NumPy can't compute them."""
+    given = keras.Input((4,))
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(8)(given))
+    x = keras.layers.Dropout(0.1)(x)
+    mine = keras.Model(given, [keras.layers.Dense(n)(x) for n in (2, 1)])
+    objects.keep("network-file", keras_models.model_bytes(mine, "mine"), "mine")
+    layout = find_algorithm("ppo").models[0].layout("mine", CARTPOLE)
+    extras = {"observation/size": ()}
+    arrays, path = arrays_of(layout, extras), tmp_path / "a.keras"
+    write_file(formats.encode_weights(arrays, layout, str(path)))
+    loaded = keras.models.load_model(path)
+    assert len(loaded.weights) == len(mine.weights)
+    for array, name in zip(loaded.get_weights(), layout.shapes, strict=True):
+        np.testing.assert_array_equal(array, arrays[name])
+    got, _ = formats.decode_weights(read_file(str(path)), layout, extras)
+    assert_same(got, arrays)
+    mine.save(path)
+    got, _ = formats.decode_weights(read_file(str(path)), layout, {})
+    for array, name in zip(mine.get_weights(), layout.shapes, strict=True):
+        np.testing.assert_array_equal(got[name], array)
 
 
 @pytest.mark.filterwarnings(

@@ -14,7 +14,13 @@ from pathlib import Path
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
-from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
+from xagents_ray.networks.keras_layers import (
+    Activation,
+    Embedding,
+    LayerNorm,
+    OutputSlice,
+    WholeModel,
+)
 from xagents_ray.networks.kinds import find_kind, known_kinds
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 from xagents_ray.networks.section import Section, read_sections
@@ -58,8 +64,12 @@ class Layout:
         ]
 
     @property
-    def has_only_keras_layers(self) -> bool:
-        """Whether Keras can load its model, as all layers are those of Keras."""
+    def is_keras_model(self) -> bool:
+        """Whether it is a user's whole model, or has no layers that Keras lacks."""
+        first, *others = self.layers
+        if isinstance(first, WholeModel):
+            ends = {(type(layer), layer.activation) for layer in others}
+            return ends == {(OutputSlice, "linear")}
         kinds = Dense, Convolutional, Flatten, Activation, Embedding, LayerNorm
         return all(type(layer) in kinds for layer in self.layers)
 

@@ -216,7 +216,7 @@ def build_run(
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
-        if path.endswith(".keras") and not layout.has_only_keras_layers:
+        if path.endswith(".keras") and not layout.is_keras_model:
             raise UserError(
                 f"--checkpoints {path}: this network has layers that Keras lacks, and "
                 "no other program could load the model: give it another ending, .npz."

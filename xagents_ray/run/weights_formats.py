@@ -17,7 +17,7 @@ _ENCODE = {
 _DECODE = {
     ".tf": f"{_FORMATS}.tf_checkpoint:decode_tf",
     ".weights.h5": f"{_FORMATS}.keras_h5:decode_h5",
-    ".keras": f"{_FORMATS}.keras_h5:decode_h5",
+    ".keras": f"{_FORMATS}.keras_h5:decode_keras",
 }
 """Import paths of the formats that need TensorFlow, which they import."""
 
