@@ -99,8 +99,8 @@ def encode_keras(
     """
     if not layout.is_keras_model:
         raise UserError(
-            "The network has layers that Keras lacks, and no other program could load "
-            "the model: save it with another ending, .npz."
+            "The network has layers that Keras lacks, so it can't be saved as a Keras "
+            "model: name a .npz file instead."
         )
     model, first = _with_weights(layout, arrays), layout.layers[0]
     if isinstance(first, WholeModel):

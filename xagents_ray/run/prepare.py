@@ -218,8 +218,8 @@ def build_run(
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         if path.endswith(".keras") and not layout.is_keras_model:
             raise UserError(
-                f"--checkpoints {path}: this network has layers that Keras lacks, and "
-                "no other program could load the model: give it another ending, .npz."
+                f"--checkpoints {path}: this network has layers that Keras lacks, so "
+                "it can't be saved as a Keras model: name a .npz file instead."
             )
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
     models, notes = (
