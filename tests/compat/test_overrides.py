@@ -244,7 +244,7 @@ def test_unknown_settings_are_refused_by_the_constructor() -> None:
     for settings, words in (
         ({"learning_rat": 1}, "There is no setting 'learning_rat'"),
         ({"epsilon_start": 1.0}, "ppo has no setting epsilon_start, which is one of"),
-        ({"verbose": 1}, "--verbose is no setting of this agent"),
+        ({"verbose": 1}, "--verbose isn't a setting of this agent"),
     ):
         with pytest.raises(UserError, match=words):
             xagents_ray.PPO(envs, **settings)

@@ -76,7 +76,8 @@ class ModelReader:
         model = model_of_layout(layout, self.cfg_file, seed, self.cfg_file.stem)
         if self.optimizer is not None:
             model.compile(self.optimizer)
-            model.given_optimizer = self.optimizer
+            if isinstance(self.optimizer, str):
+                model.given_optimizer = self.optimizer
         return model
 
 
@@ -87,13 +88,13 @@ class CfgModel:
         cfg_file: path of the file; None for copies, such as `clone_model` makes.
         layout: the network's layout; None for copies.
         extras: arrays of the loaded weights file that aren't the network's, by name.
-        given_optimizer: the optimizer that was given to the reader, or its name.
+        given_optimizer: the name of the optimizer, if the reader was given one.
     """
 
     cfg_file: Path | None = None
     layout: extend.Layout | None = None
     extras: Mapping[str, Any] | None = None
-    given_optimizer: Any = None
+    given_optimizer: str | None = None
 
     def load_weights(self, path: str | Path, *args: Any, **settings: Any) -> "CfgModel":
         """Load a weights file: .tf, .weights.h5, .npz, .keras, or another of Keras.

@@ -105,7 +105,14 @@ def user_variables(model: Any, scale: float) -> dict[str, Any]:
 
 def redrawn_model(model: Any, seed: str) -> Any:
     """Return a copy of a user's Keras model with new weights, drawn from a seed."""
-    return _redrawn(model, None, seed)
+    custom = _user_kinds(model._flatten_layers(include_self=False))
+    return _redrawn(model, custom, seed)
+
+
+def _user_kinds(layers: Sequence[Any]) -> dict[str, Any]:
+    """Return the classes of layers from outside Keras, by the names they load by."""
+    kinds = {type(x) for x in layers if not type(x).__module__.startswith("keras.")}
+    return {keras.saving.get_registered_name(kind): kind for kind in kinds}
 
 
 def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
@@ -150,8 +157,6 @@ def whole_model(
                 f"{name}: the activity_regularizer of {layer.name} has no part in an "
                 "agent's loss: leave it out, or regularize the layer's weights."
             )
-    kinds = {type(x) for x in layers if not type(x).__module__.startswith("keras.")}
-    custom = [(keras.saving.get_registered_name(kind), kind) for kind in kinds]
     units = [int(x.shape[-1]) for x in model.outputs]
     whole = WholeModel(
         name="model-0",
@@ -159,7 +164,7 @@ def whole_model(
         output_shape=(sum(units),),
         model=name,
         config=json.dumps(keras.saving.serialize_keras_object(model)),
-        custom=tuple(custom),
+        custom=tuple(_user_kinds(layers).items()),
         weights=_named_shapes(model.weights),
     )
     parts = [
