@@ -14,11 +14,12 @@ import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import env_state, interface, memory, wrapping
+from xagents_ray.actors.envs.specs import spec_of
 from xagents_ray.actors.envs.step_info import InfoCoder
 from xagents_ray.actors.envs.vector_forms import AsyncEnvs, InfoReader
 from xagents_ray.actors.envs.wrapper_statistics import WrapperStatistics
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import EnvSpec, InfoField
+from xagents_ray.core.spec import InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.training import EnvConfig
 
@@ -82,7 +83,7 @@ class Envs:
         made_at = (
             "" if self._one is None else interface.method_line(self._one, "__init__")
         )
-        spec = _spec_of(space, actions, config, made_at)
+        spec = spec_of(space, actions, config, made_at)
         one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             one = envs.one
@@ -255,66 +256,6 @@ class Envs:
         """Return the error for an entry of `info`, with the line of `step`."""
         what = f"info[{name!r}] is {value!r:.80}"
         return interface.env_fault(self.id, what, self._place, remedy)
-
-
-def _spec_of(
-    observations: gym.Space[Any],
-    actions: gym.Space[Any],
-    config: EnvConfig,
-    made_at: str,
-) -> EnvSpec:
-    """Return the spec of an environment with the given spaces.
-
-    uint8 observations of two or three dimensions are frames; all others are vectors,
-    flattened when they have more than one dimension. Errors name `made_at`, the file
-    and line of a user-defined environment; it is "" for a library's.
-    """
-    env = f"{config.env} ({made_at})" if made_at else str(config.env)
-    if not isinstance(observations, gym.spaces.Box):
-        raise UserError(
-            f"{env} has {type(observations).__name__} observations, whose size isn't "
-            "fixed: make an array of each with --state-to-input."
-        )
-    shape, flattened = observations.shape, ""
-    is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
-    if not is_image:
-        if len(shape) > 1:
-            flattened = f"{observations.dtype} {list(shape)}"
-        shape = (int(np.prod(shape)),)
-        stacked = config.frame_stack != EnvConfig.frame_stack
-        if config.preprocess or stacked:
-            flag = "--preprocess" if config.preprocess else "--frame-stack"
-            raise UserError(
-                f"{flag} is for images and the observations of {config.env} are "
-                f"vectors of {shape[0]} numbers: leave the flag out."
-            )
-    elif len(shape) == 3 and shape[0] == 1:
-        shape = shape[1:]  # AtariVectorEnv's stack of one frame
-    return EnvSpec(
-        observation_shape=shape,
-        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
-        stack=config.frame_stack if is_image else 1,
-        flattened=flattened,
-        **_action_facts(actions, env),
-    )
-
-
-def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
-    """Return the fields of an EnvSpec that describe actions."""
-    if isinstance(actions, gym.spaces.Discrete):
-        return {"n_actions": int(actions.n)}
-    if isinstance(actions, gym.spaces.MultiDiscrete):
-        return {"n_actions": 0, "action_sizes": tuple(actions.nvec.ravel().tolist())}
-    if isinstance(actions, gym.spaces.MultiBinary):
-        return {"n_actions": 0, "action_sizes": (2,) * int(np.prod(actions.shape))}
-    if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
-        low, high = wrapping.action_bounds(actions)
-        return {"n_actions": 0, "action_low": low, "action_high": high}
-    raise UserError(
-        f"{env} has the action space {actions}; only Discrete, MultiDiscrete, "
-        "MultiBinary and one-dimensional Box actions are supported: wrap it with a "
-        "gymnasium.ActionWrapper."
-    )
 
 
 def no_pictures(env_id: str) -> UserError:

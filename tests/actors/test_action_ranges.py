@@ -10,7 +10,7 @@ from policies import policy_of
 from ranges import SPACES
 
 from xagents_ray import Policy
-from xagents_ray.actors.envs.vector import _action_facts
+from xagents_ray.actors.envs.specs import action_facts
 from xagents_ray.actors.envs.wrapping import action_converter
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find_algorithm
@@ -31,7 +31,7 @@ INTEGERS = [
 
 def policy_for(agent: str, space: gym.spaces.Box, config: Any = None) -> Any:
     """Return a policy of `actors/` with random weights for actions of a space."""
-    spec = EnvSpec((3,), "float32", 1, **_action_facts(space, "env"))
+    spec = EnvSpec((3,), "float32", 1, **action_facts(space, "env"))
     row = find_algorithm(agent)
     layout = row.layouts(config or row.config(), spec)[0]
     log_std = np.full(spec.action_units, 0.5, np.float32)
@@ -103,7 +103,7 @@ def test_the_ends_of_64_bits() -> None:
 
 
 def test_integers_without_bounds_are_not_scaled() -> None:
-    facts = _action_facts(gym.spaces.Box(-np.inf, np.inf, (1,), np.int32), "env")
+    facts = action_facts(gym.spaces.Box(-np.inf, np.inf, (1,), np.int32), "env")
     assert (facts["action_low"], facts["action_high"]) == ((-np.inf,), (np.inf,))
 
 

@@ -21,7 +21,8 @@ from xagents_ray.actors.envs.make import (
     notes,
     probe,
 )
-from xagents_ray.actors.envs.vector import Envs, _action_facts
+from xagents_ray.actors.envs.specs import action_facts
+from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import Diverged, UserError
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.settings.training import EnvConfig
@@ -297,7 +298,7 @@ def test_the_largest_number_is_no_bound_of_actions() -> None:
     """Old environments write unbounded spaces so."""
     largest = np.finfo(np.float32).max
     space = gymnasium.spaces.Box(np.float32([-largest, -3]), np.float32([largest, 3]))
-    facts = _action_facts(space, "env")
+    facts = action_facts(space, "env")
     assert facts["action_low"] == (-np.inf, -3)
     assert facts["action_high"] == (np.inf, 3)
 

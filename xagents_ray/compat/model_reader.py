@@ -113,6 +113,13 @@ class CfgModel:
         self.extras = arrays
         return self
 
+    def __reduce__(self) -> Any:
+        """Let Keras unpickle it as a plain model, whose class is found by its name."""
+        reduced: Any = super().__reduce__()
+        unpickle, arguments = reduced
+        plain = type(self).__mro__[2]
+        return getattr(plain, unpickle.__name__), arguments
+
     def expect_partial(self) -> "CfgModel":
         """Return self; optimizer states in .tf files are always ignored."""
         return self
@@ -142,7 +149,8 @@ def model_of_layout(
     # Leave GPU memory to the learner, which has a separate process on Ray.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     built = extend.build_model(layout, seed, name)
-    model = _kind(type(built))(built.inputs, built.outputs, name=built.name)
+    kind: Any = type(built)
+    model = _kind(kind)(built.inputs, built.outputs, name=built.name)
     model.cfg_file, model.layout = path, layout
     return model
 

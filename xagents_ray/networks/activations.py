@@ -88,7 +88,8 @@ def _shrink(x: FloatArray, bias: float) -> FloatArray:
 
 
 def _sparse_plus(x: FloatArray) -> FloatArray:
-    y: FloatArray = np.square(np.clip(x, -1, 1) + 1) / 4 + np.maximum(x - 1, 0)
+    y: FloatArray = np.square(np.clip(x, -1, 1) + np.float32(1)) / np.float32(4)
+    y += np.maximum(x - np.float32(1), np.float32(0))
     return y
 
 
