@@ -200,7 +200,7 @@ def test_the_templates_are_installed() -> None:
         ("-o x --wrkers 3 -- train ppo", "There is no flag --wrkers; did you mean"),
         ("-o x --workers 0 -- train ppo", "--workers must be ≥ 1, got 0"),
         ("-- train ppo --env CartPole-v1 --preset", "-o is missing: name a folder"),
-        ("-o here -- train ppo --env CartPole-v1 --preset", "here holds something"),
+        ("-o here -- train ppo --env CartPole-v1 --preset", "here is not empty"),
         ("-o a/f -- train ppo --env CartPole-v1 --preset", "a/f can't be written"),
         (
             "-o x -- train ppo --env CartPole-v1 --max-steps 9 --model /tmp/a.cfg",
@@ -260,7 +260,7 @@ def test_words_that_look_like_others(capsys: pytest.CaptureFixture[str]) -> None
     assert cli.run(["launch", "ray", "-o", "train", "--", *words]) == 0
     words[-1] = str(Path("w.tf.index").resolve())
     assert cli.run(["launch", "ray", "-o", "other", "--", *words]) == 2
-    assert "by their path from this directory: name " in capsys.readouterr().err
+    assert "by paths relative to this directory: give " in capsys.readouterr().err
 
 
 def launched(preset: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
