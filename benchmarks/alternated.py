@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from benchmarks.commits import MODES, checkouts, training
+from benchmarks.provenance import clean_commit
 from benchmarks.report import markdown
 from benchmarks.works import WORKS, Settings
 
@@ -175,7 +176,7 @@ def ratios(pairs: Sequence[tuple[Measured, Measured]]) -> dict[str, Ratio]:
     "--json",
     "file",
     type=click.File("w", encoding="utf-8", lazy=False),
-    help="Write the ratios and every run's numbers here.",
+    help="Write the commits, the settings, the ratios and every run's numbers here.",
 )
 def same_speed(
     before: Path,
@@ -191,6 +192,9 @@ def same_speed(
     alternate, in turns of half a second or as a whole on Ray, start-up and the first
     learning phase are left out, and numbers are ratios of medians with 95 % intervals.
     """
+    both = before, after
+    # Of an interpreter, the commit isn't known.
+    names = [clean_commit(x) if x.is_dir() and file else None for x in both]
     rows = [["work", "mode", "pairs", "CPU seconds per env step", "env steps/s"]]
     report: dict[str, Any] = {}
     for work in works or SPEED_WORKS:
@@ -201,7 +205,9 @@ def same_speed(
         found = ratios(done)
         rows.append([work, mode, str(pairs), *map(str, found.values())])
         report[work] = {name: each._asdict() for name, each in found.items()}
-        report[work] |= {"mode": mode, "pairs": done}
+        agent, settings, between = SPEED_WORKS[work]
+        report[work] |= {"commits": names, "agent": agent, "settings": settings}
+        report[work] |= {"between": between, "mode": mode, "pairs": done}
     click.echo(markdown(rows))
     if file is not None:
         json.dump(report, file, indent=1)

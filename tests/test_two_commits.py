@@ -152,6 +152,7 @@ def test_runs_of_a_pair_alternate_and_share_a_seed(
             yield {**now, "cpu_seconds": 5 + done / 128 * costlier}
 
     monkeypatch.setattr(alternated, "turns", turns)
+    monkeypatch.setattr(alternated, "clean_commit", lambda where: where.name)
     before.mkdir()
     after.mkdir()
     own = ["--work", "sac-pendulum-256", "--pairs", "3", "--json", file]
@@ -163,6 +164,8 @@ def test_runs_of_a_pair_alternate_and_share_a_seed(
     report = json.loads(file.read_text())["sac-pendulum-256"]
     assert [pair[1]["seconds"] for pair in report["pairs"]] == [8.0] * 3
     assert report["cpu_per_step"] == {"median": 3.0, "low": 3.0, "high": 3.0}
+    assert report["commits"] == ["before", "after"] and report["agent"] == "sac"
+    assert report["between"] == [1_500, 4_500] and "env" in report["settings"]
 
 
 def test_runs_on_ray_follow_each_other(
