@@ -41,6 +41,22 @@ def test_a_buffer_of_arrays() -> None:
     assert drawn == {2, 3, 4, 5}
 
 
+@pytest.mark.parametrize(("kind", "size"), [(ReplayBuffer1, 3), (ReplayBuffer2, 64)])
+@pytest.mark.parametrize("shape", [(), (2,)], ids=str)
+def test_items_of_different_shapes_are_objects(
+    kind: type[ReplayBuffer1], size: int, shape: tuple[int, ...]
+) -> None:
+    more = {"slots": 2} if kind is ReplayBuffer2 else {}
+    buffer = kind(3, batch_size=size, **more)
+    for i in (1, 2, 3):
+        buffer.append(np.full((*shape, i), i), i)
+    states, numbers = buffer.get_sample()
+    assert states.shape == (size,) and states.dtype == object
+    assert numbers.shape[0] == size and numbers.dtype != object
+    for state, number in zip(states, numbers.ravel(), strict=True):
+        np.testing.assert_array_equal(state, np.full((*shape, number), number))
+
+
 def test_mistakes_with_buffers() -> None:
     with pytest.raises(UserError, match="has 0 entries and a batch has 2: append more"):
         ReplayBuffer1(5, batch_size=2).get_sample()

@@ -46,8 +46,8 @@ class ReplayBuffer1:
         """Draw `batch_size` different entries.
 
         Returns:
-            An array [batch_size, ...] of each item, or the items themselves if the
-            batch size is 1.
+            An array [batch_size, ...] of each item, an array [batch_size] of objects
+            where their shapes differ; the items themselves if the batch size is 1.
         Raises:
             UserError: the buffer has fewer entries.
         """
@@ -59,7 +59,7 @@ class ReplayBuffer1:
         drawn = random.sample(self._entries, self.batch_size)
         if self.batch_size == 1:
             return drawn[0]
-        return [np.array(column) for column in zip(*drawn, strict=True)]
+        return [_stacked(column) for column in zip(*drawn, strict=True)]
 
 
 @dataclass
@@ -89,14 +89,26 @@ class ReplayBuffer2(ReplayBuffer1):
         """Draw `batch_size` entries, possibly some of them several times.
 
         Returns:
-            An array [batch_size, ...] of each item.
+            An array [batch_size, ...] of each item, an array [batch_size] of objects
+            where their shapes differ.
         Raises:
             UserError: the buffer is empty.
         """
         if not self.current_size:
             raise UserError("The buffer is empty: append entries before get_sample.")
         drawn = random.choices(self._entries, k=self.batch_size)
-        return [np.array(column) for column in zip(*drawn, strict=True)]
+        return [_stacked(column) for column in zip(*drawn, strict=True)]
+
+
+def _stacked(items: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return items as one array, of objects if their shapes differ."""
+    try:
+        return np.array(items)
+    except ValueError:
+        objects = np.empty(len(items), object)
+        for i, item in enumerate(items):
+            objects[i] = item
+        return objects
 
 
 def replay_settings(
