@@ -85,7 +85,8 @@ class Algorithm:
         policy: class of the NumPy policy that selects actions.
         models: networks in the order of --weights and --checkpoints; the first one
             selects actions.
-        on_policy: whether the algorithm learns from each round when it arrives.
+        on_policy: whether the algorithm learns from rounds of trajectories, each when
+            it arrives unless `--no-online-learning` is set.
         replay: class of the replay buffer, or None; the settings decide whether it is
             used.
         discrete: whether discrete actions are supported.
