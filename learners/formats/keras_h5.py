@@ -19,7 +19,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_models
@@ -94,14 +93,8 @@ def encode_keras(
 ) -> dict[str, bytes]:
     """Return a file with the whole model; its weights have the extras of `encode_h5`.
 
-    Raises:
-        UserError: the network has layers that Keras lacks.
+    The network must have only layers that Keras has.
     """
-    if not layout.is_keras_model:
-        raise UserError(
-            "The network has layers that Keras lacks, so it can't be saved as a Keras "
-            "model: name a .npz file instead."
-        )
     model, first = _with_weights(layout, arrays), layout.layers[0]
     if isinstance(first, WholeModel):
         model = model.get_layer(first.name).model

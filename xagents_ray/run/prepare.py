@@ -14,7 +14,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.run import user_networks
+from xagents_ray.run import user_networks, weights_formats
 from xagents_ray.run.replay_buffer import empty_replay
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -216,11 +216,7 @@ def build_run(
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
-        if path.endswith(".keras") and not layout.is_keras_model:
-            raise UserError(
-                f"--checkpoints {path}: this network has layers that Keras lacks, so "
-                "it can't be saved as a Keras model: name a .npz file instead."
-            )
+        weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
     models, notes = (
         user_networks.user_keras_files(algorithm, own),

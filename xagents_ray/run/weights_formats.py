@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pkgutil import resolve_name
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
@@ -32,16 +33,32 @@ def encode_weights(
         layout: layout of the network.
         path: path of the file; its ending determines the format.
     Raises:
-        UserError: the ending is unknown.
+        UserError: the ending is unknown, or the network doesn't fit the format.
         OSError: a temporary file can't be written.
     """
     kind = weights.file_kind(path)
+    check_format(layout, path)
     if kind == ".npz":
         return WeightsFile(path, weights.encode_npz(arrays))
     own = layout.shapes
     extras = {name: array for name, array in arrays.items() if name not in own}
     encode = resolve_name(_ENCODE[kind])
     return WeightsFile(path, encode(arrays, extras, layout))
+
+
+def check_format(layout: Layout, path: str, flag: str = "") -> None:
+    """Raise UserError if a network can't be written in the format of a path.
+
+    Args:
+        layout: layout of the network.
+        path: path of the file.
+        flag: flag that names the path, if any.
+    """
+    if path.endswith(".keras") and not layout.is_keras_model:
+        raise UserError(
+            f"{flag} {path}: this network has layers that Keras lacks, so it can't be "
+            "saved as a Keras model: name a .npz file instead.".lstrip()
+        )
 
 
 def decode_weights(
