@@ -115,7 +115,7 @@ class Parts:
     def draw(self) -> Batch:
         """Return the data of a learning phase."""
         run, config = self._run, self._run.config.algorithm.replay
-        fresh = [self._trajectory] if run.algorithm.on_policy else []
+        fresh = [self._trajectory] if run.learns_online else []
         if self._replay is None or config is None:
             return assemble_batch(fresh, 0, [run.seed])
         rows = self._length * self._n_envs

@@ -219,17 +219,25 @@ def test_the_grid_has_every_combination_of_what_is_given() -> None:
     ]
 
 
-@pytest.mark.parametrize("work", ["a2c-cartpole", "td3-pendulum"])
-def test_every_part_of_a_work_can_be_timed(work: str) -> None:
-    run = prepare_run(*WORKS[work].config(local=True, n_envs=2))
+@pytest.mark.parametrize(
+    ("work", "settings", "updates", "size"),
+    [
+        ("a2c-cartpole", {}, 1, 0),
+        ("a2c-cartpole", {"replay_ratio": 5.0, "online_learning": False}, 5, 5 * 2),
+        ("td3-pendulum", {}, 2 * 16, 100),
+    ],
+)
+def test_every_part_of_a_work_can_be_timed(
+    work: str, settings: dict[str, Any], updates: int, size: int
+) -> None:
+    run = prepare_run(*WORKS[work].config(local=True, n_envs=2, seed=1, **settings))
     parts = ["roll_out", "step", "act", "draw", "learn", "publish", "bind"]
-    parts += [] if run.algorithm.on_policy else ["insert"]
+    parts += [] if run.learns_online else ["insert"]
     found = measure(Parts(run), parts, seconds=0.0)
     assert {name: len(calls) for name, calls in found["spans"].items()} == {
         name: 3 for name in parts
     }
-    assert found["updates"] == (1 if run.algorithm.on_policy else 2 * 16)
-    size = 0 if run.algorithm.on_policy else run.config.algorithm.buffer_batch_size
+    assert found["updates"] == updates
     assert found["sampled"] == found["updates"] * size
     assert found["env_steps"] > 0 and found["weights_nbytes"] > 0
 
