@@ -74,6 +74,13 @@ def configure(threads: Threads, deterministic: bool) -> None:
         pass  # TensorFlow is already in use in this process; its settings stay
 
 
+def threads() -> Threads:
+    """Return TensorFlow's threads in this process; 0 stands for all cores."""
+    threading = tf.config.threading
+    within = threading.get_intra_op_parallelism_threads()
+    return Threads(within, threading.get_inter_op_parallelism_threads())
+
+
 def traced(function: Any, *signature: Any) -> Callable[..., Any]:
     """Trace a `tf.function`; return its graph as a function of flat tensors.
 

@@ -76,6 +76,7 @@ _TENSORFLOW = {
     "build_model": "xagents_ray.networks.keras:build_model",
     "named_weights": "xagents_ray.networks.keras:named_weights",
     "redrawn_model": "xagents_ray.networks.keras_models:redrawn_model",
+    "set_threads": "xagents_ray.networks.keras_models:set_threads",
     "user_variables": "xagents_ray.networks.keras_models:user_variables",
 }
 """Import paths of functions that import TensorFlow when they are first used."""
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     build_model: Any
     named_weights: Any
     redrawn_model: Any
+    set_threads: Any
     user_variables: Any
 else:
 
@@ -144,6 +146,7 @@ __all__ = [
     "register_layer",
     "replaced_settings",
     "replay",
+    "set_threads",
     "shared",
     "state_dependent",
     "trajectory_replay",

@@ -38,16 +38,24 @@ assert model.optimizer.learning_rate == np.float32(1e-3)
 """
 A2C = """
 envs = create_envs("CartPole-v1", 2, preprocess=False)
-def train(model, lr, steps=40, **settings):
-    agent = xagents_ray.A2C(envs, model, lr=lr, quiet=True, **settings)
+def train(model, lr, steps=40, quiet=True, **settings):
+    agent = xagents_ray.A2C(envs, model, lr=lr, quiet=quiet, **settings)
     agent.fit(max_steps=steps, local=True)
     return agent
 
+import contextlib, io, tensorflow as tf
 model, still = read(seed=3), 1e-30  # at which nothing is learned
 before = model.get_weights()
 train(model, still)
+threads = tf.config.threading  # of a small network, also when a reader made it first
+assert threads.get_intra_op_parallelism_threads() == 1
+assert threads.get_inter_op_parallelism_threads() == 1
 assert near(model.get_weights(), before)
-agent = train(model, 0.01)
+with contextlib.redirect_stdout(io.StringIO()) as out:
+    agent = train(model, 0.01, quiet=False, learner_threads=7)
+said = " ".join(out.getvalue().split())
+assert "no effect here: TensorFlow is in use in this process already, on 1" in said
+assert agent.result.learner_threads == 1
 after = model.get_weights()
 assert not any(map(np.array_equal, after, before))
 x = np.random.default_rng(1).normal(size=[50, 4]).astype(np.float32)

@@ -72,6 +72,13 @@ class RunSpec:
         most = self.config.placement.learner_threads or self.cores
         return min(math.prod(self.learner_threads), most)
 
+    def busy_cores(self, threads: Threads) -> int:
+        """Return the cores that a process with these threads, 0 for all, uses here."""
+        if threads == self.learner_threads:
+            return self.learner_cores
+        counts = (each or available_cores() for each in threads)
+        return min(math.prod(counts), available_cores())
+
     def compiles(self, on_gpu: bool) -> bool:
         """Return whether XLA compiles the learning phases on a GPU or a CPU."""
         jit = self.config.placement.jit

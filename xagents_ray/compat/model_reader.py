@@ -24,6 +24,10 @@ _NAMES = {
 """Settings by their Keras names."""
 _OTHERS = (".h5", ".weights.json")
 """Endings of weights files that only Keras reads."""
+_MEDIUM, _LARGE = 1e5, 1e6
+"""FLOPs of a layer per observation from which a run's learner, with a hundred of them
+in an update, has several threads; see docs/adr/0007.
+"""
 
 
 class ModelReader:
@@ -146,6 +150,9 @@ def model_of_layout(
         seed: seed of the initial weights.
         name: name of the model, which the initial weights depend on too.
     """
+    # A local run comes later, and can't set the threads once there are variables.
+    if (flops := max(layer.flops for layer in layout.layers)) < _LARGE:
+        extend.set_threads(1, 1 if flops < _MEDIUM else 2)
     # Leave GPU memory to the learner, which has a separate process on Ray.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     built = extend.build_model(layout, seed, name)
@@ -163,7 +170,7 @@ def copy_of(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
 def optimizer_of(model: Any) -> Any:
     """Return the optimizer of a Keras model, or its name; None if there is none."""
     given = getattr(model, "given_optimizer", None)
-    compiled: Any = getattr(model, "optimizer", None)  # of a path, there is none
+    compiled: Any = getattr(model, "optimizer", None)  # a path has no optimizer
     if not isinstance(given, str) or type(compiled).__name__.lower() != given.lower():
         return compiled
     now, first = compiled.get_config(), type(compiled)().get_config()

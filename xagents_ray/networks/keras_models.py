@@ -273,14 +273,24 @@ def _joined(outputs: Any) -> Any:
     return outputs
 
 
+def set_threads(within: int, across: int) -> None:
+    """Set TensorFlow's threads, unless it is in use in this process already.
+
+    Args:
+        within: number of threads that share an operation.
+        across: number of operations that run at once.
+    """
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(within)
+        tf.config.threading.set_inter_op_parallelism_threads(across)
+
+
 @functools.lru_cache(maxsize=8)
 def forward_function(
     whole: WholeModel,
 ) -> Callable[[list[FloatArray], Array], tf.Tensor]:
     """Return the model as a function of its weights and inputs [B, *input_shape]."""
-    with contextlib.suppress(RuntimeError):  # a learner may have set them already
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+    set_threads(1, 1)
     model = _made(whole)
     held = {id(v): i for i, v in enumerate(model.weights)}
 

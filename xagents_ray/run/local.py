@@ -18,7 +18,7 @@ from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
-from xagents_ray.core.errors import EndlessEpisode
+from xagents_ray.core.errors import EndlessEpisode, pluralize
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -67,10 +67,16 @@ class LocalDriver:
         self, run: RunSpec, actor: Any = None, hooks: Hooks | None = None
     ) -> None:
         self._run, self._config = run, run.config.algorithm
-        self.learner_threads = run.learner_cores
         self._thread = ThreadPoolExecutor(1, "learner")
-        load_tensorflow()
+        tensorflow = load_tensorflow()
         self._learner, self.notes = self._learning(lambda: make_learner(run))
+        self.learner_threads = run.busy_cores(threads := tensorflow.threads())
+        if run.config.placement.learner_threads and threads != run.learner_threads:
+            cores = pluralize(self.learner_threads, "core")
+            self.notes.append(
+                "--learner-threads has no effect here: TensorFlow is in use in this "
+                f"process already, on {cores}"
+            )
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         if hooks is not None:
