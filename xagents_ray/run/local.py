@@ -189,7 +189,7 @@ class LocalDriver:
 
     def _load(self, arrays: Mapping[str, Array]) -> None:
         """Replace some of the learner's arrays, and act with them."""
-        self._learning(lambda: self._learner.load(arrays))
+        self._learning(lambda: self._learner.state.assign(arrays))
         self._weights = self._learner.policy_weights(self._weights.version + 1)
 
     def snapshot(self) -> Snapshot:
