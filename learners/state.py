@@ -1,6 +1,6 @@
 """The state of a learner: the variables that checkpoints store, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,18 +36,36 @@ class LearnerState:
                 self.variables[f"{name}/{i}"] = variable
         self._lr_scale = tf.Variable(1.0, trainable=False)
         self.variables |= {**others, "lr-scale": self._lr_scale}
-        # Reading all of them in one call takes a tenth of the time.
-        self._read = runtime.traced(tf.function(self._tensors))
+        names = tuple(self.variables)
+        self._readers = {names: self._reader(names)}
         self._optimizers = list(optimizers.values())
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]
 
-    def arrays(self) -> dict[str, Array]:
-        """Return a copy of all variables and counters by name."""
-        tensors = self._read()
-        return {k: np.array(t) for k, t in zip(self.variables, tensors, strict=True)}
+    def arrays(self, models: Sequence[str] | None = None) -> dict[str, Array]:
+        """Return a copy of variables and counters by name.
 
-    def _tensors(self) -> list[tf.Tensor]:
-        return [tf.convert_to_tensor(v) for v in self.variables.values()]
+        Args:
+            models: names of the models whose variables are read; None for everything.
+        """
+        names = tuple(self.variables)
+        if models is not None:
+            starts = tuple(f"{model}/" for model in models)
+            names = tuple(name for name in names if name.startswith(starts))
+        if names not in self._readers:
+            self._readers[names] = self._reader(names)
+        tensors = self._readers[names]()
+        return {k: np.array(t) for k, t in zip(names, tensors, strict=True)}
+
+    def _reader(self, names: Sequence[str]) -> Callable[[], list[tf.Tensor]]:
+        """Return a function that reads variables in one call.
+
+        That takes a tenth of the time of a call for each.
+        """
+
+        def read() -> list[tf.Tensor]:
+            return [tf.convert_to_tensor(self.variables[name]) for name in names]
+
+        return runtime.traced(tf.function(read))
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Restore all variables from a copy; counters that it lacks become 0.

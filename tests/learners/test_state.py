@@ -22,6 +22,9 @@ def test_counters_that_a_checkpoint_lacks_become_0() -> None:
     assert [int(after[name]) for name in counters] == [0] * len(counters)
     assert after.keys() == arrays.keys()
 
+    of_model = {name for name in arrays if name.startswith("policy/")}
+    assert state.arrays(["policy"]).keys() == of_model < arrays.keys()
+
     weights = min(arrays.keys() - counters)
     with pytest.raises(UserError, match=f"has no {weights}: it is of another agent"):
         state.restore({name: arrays[name] for name in arrays if name != weights})
