@@ -36,6 +36,7 @@ from xagents_ray.algorithms.table import (
     plain_settings,
     register,
 )
+from xagents_ray.commands.train import train_with_listeners
 from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill, Trajectory
@@ -149,6 +150,7 @@ __all__ = [
     "set_threads",
     "shared",
     "state_dependent",
+    "train_with_listeners",
     "trajectory_replay",
     "user_variables",
     "write_weights",

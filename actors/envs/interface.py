@@ -152,7 +152,12 @@ def flag_fault(
 
 @contextmanager
 def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
-    """Turn an error in the user's code into one sentence with flag, file and line."""
+    """Turn an error in the user's code into one sentence with flag, file and line.
+
+    Args:
+        name: value of the flag, or without a flag the name of a function.
+        flag: flag that named the code; "" for code that only Python can pass.
+    """
     try:
         yield
     except (UserError, Diverged, Stopped, gym.error.Error):
@@ -161,9 +166,12 @@ def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
         place = place_that_raised(error)
         if not place:
             raise
-        remedy = "fix it there; --traceback shows the traceback"
-        subject, what = f"{flag} {name}", one_line(error)
-        raise flag_fault(subject, what, place, remedy, traceback_of(error)) from error
+        subject, remedy = name, "fix it there"
+        if flag:
+            subject = f"{flag} {name}"
+            remedy += "; --traceback shows the traceback"
+        what, trace = one_line(error), traceback_of(error)
+        raise flag_fault(subject, what, place, remedy, trace) from error
 
 
 def method_line(env: gym.Env[Any, Any], name: str) -> str:

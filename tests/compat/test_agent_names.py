@@ -186,11 +186,16 @@ assert len(other.play(seed=1).returns) == len(learned) == 1
 
 study = optuna.create_study(pruner=Always())
 def objective(trial):
-    make(trial=trial).fit(max_steps=2_000, local=True)
+    global agent
+    agent = make(trial=trial)
+    agent.fit(max_steps=2_000, local=True)
 study.optimize(objective, n_trials=1)
 (trial,) = study.trials
 assert trial.state == optuna.trial.TrialState.PRUNED, trial
 assert list(trial.intermediate_values) == [0, 1]
+# The run doesn't report to that trial any more.
+stored, end = agent.result.directory, agent.result.env_steps + 200
+assert xagents_ray.train("a2c", resume=stored, max_steps=end).env_steps >= end
 """
 
 

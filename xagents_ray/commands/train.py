@@ -1,5 +1,6 @@
 """`xagents-ray train` and `xagents_ray.train`."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xagents_ray.algorithms.table import find_algorithm
@@ -11,6 +12,7 @@ from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import options
 from xagents_ray.tuning.seeds_result import SeedsResult
+from xagents_ray.watch.callbacks import Callback
 from xagents_ray.watch.result import Result
 
 
@@ -36,13 +38,29 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     >>> result.directory
     'runs/ppo/CartPole-v1/first'
     """
+    return train_with_listeners(agent, settings)
+
+
+def train_with_listeners(
+    agent: str, settings: Mapping[str, Any], listeners: Sequence[Callback] = ()
+) -> Result | SeedsResult:
+    """Train an agent, with callbacks that the settings of the run don't contain.
+
+    Args:
+        agent: name of the agent, such as `ppo`.
+        settings: settings of `train`.
+        listeners: callbacks that are called after those of the settings; a run that is
+            resumed lacks them, and so do the runs of `seeds`.
+    Returns:
+        The result of `train`, which raises the same errors.
+    """
     result: Result | SeedsResult
     algorithm = find_algorithm(agent)
     with raising_interrupts(), one_blas_thread():
         if settings.get("seeds") is not None:
             result = train_seeds(algorithm, settings)
         else:
-            result = train_with(algorithm, settings)
+            result = train_with(algorithm, settings, listeners)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)
     return result

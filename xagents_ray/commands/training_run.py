@@ -1,7 +1,7 @@
 """A single training run, from its settings to its result."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
@@ -12,16 +12,21 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import LOCAL_DRIVER, Driver, StartDriver
 from xagents_ray.run.request import Request
 from xagents_ray.run.session import run_session
+from xagents_ray.watch.callbacks import Callback
 from xagents_ray.watch.hooks import Hooks, hooks_among
 from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.result import Result
 
 
-def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
-    """Train, given settings by flat name; see `train`."""
+def train_with(
+    algorithm: Algorithm,
+    given: Mapping[str, Any],
+    listeners: Sequence[Callback] = (),
+) -> Result:
+    """Train, given settings by flat name; see `train_with_listeners`."""
     request = Request.of(algorithm, given)
     with Signals() as signals:
-        return train_request(request, signals)
+        return train_request(request, signals, listeners=listeners)
 
 
 def train_request(
@@ -29,18 +34,29 @@ def train_request(
     signals: Signals,
     watch: ProgressListener | None = None,
     threads: int | None = None,
+    listeners: Sequence[Callback] = (),
 ) -> Result:
-    """Train according to a request; see `run_session` for the other arguments.
+    """Train according to a request.
 
+    Args:
+        request: the requested run.
+        signals: signals that end the run early.
+        watch: function called before the first rollout and after each phase.
+        threads: number of cores that each component may use; None for all of them.
+        listeners: callbacks besides those of the request, called after these.
     Raises:
-        UserError: a callback takes part in the loop, and the run is on Ray.
+        UserError: a callback takes part in the loop, and the run is on Ray, or has a
+            setting that doesn't work with it.
     """
-    hooks = hooks_among(request.callbacks)
-    if hooks is not None and not request.config.placement.local:
-        raise UserError(
-            "A callback that changes the training loop works in this process only: "
-            "give local=True."
-        )
+    callbacks, notes = [*request.callbacks, *listeners], list(request.notes)
+    hooks = hooks_among(callbacks)
+    if hooks is not None:
+        if not request.config.placement.local:
+            raise UserError(
+                "A callback that changes the training loop works in this process only: "
+                "give local=True."
+            )
+        notes += hooks.check(request.settings)
     start: StartDriver = functools.partial(start_driver, hooks=hooks)
     return run_session(
         request.algorithm,
@@ -50,8 +66,8 @@ def train_request(
         request.resumed,
         watch,
         threads,
-        notes=request.notes,
-        listeners=request.callbacks,
+        notes=notes,
+        listeners=callbacks,
     )
 
 

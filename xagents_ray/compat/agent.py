@@ -7,20 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from xagents_ray import (
-    AgentName,
-    Evaluation,
-    Policy,
-    Result,
-    UserError,
-    load,
-    train,
-)
+from xagents_ray import Callback, Evaluation, Policy, Result, UserError, load
 from xagents_ray.compat import buffers
 from xagents_ray.compat.agent_models import AgentModels
 from xagents_ray.compat.envs import EnvList
 from xagents_ray.compat.model_reader import CfgModel, optimizer_of, optimizer_settings
-from xagents_ray.compat.overrides import AgentLoop, Overridable, overridden
+from xagents_ray.compat.overrides import (
+    AgentLoop,
+    Overridable,
+    check_sees_states,
+    overridden,
+)
 from xagents_ray.compat.reporter import Reporter
 from xagents_ray.extend import (
     Algorithm,
@@ -30,6 +27,7 @@ from xagents_ray.extend import (
     options,
     plain_settings,
     replaced_settings,
+    train_with_listeners,
 )
 
 
@@ -112,7 +110,7 @@ class CompatAgent(Overridable):
             )
         every = self._settings.get("log_frequency") or len(self.envs)
         reporter = Reporter(self.trial, every)
-        self.result = result = self._train(self._called_back(given, reporter))
+        self.result = result = self._train(given, self._listeners(reporter))
         if result.directory:
             self._models.read(result.directory)
         reporter.check()
@@ -127,7 +125,7 @@ class CompatAgent(Overridable):
             UserError: there are no weights, a setting is invalid, or a subclass
                 overrides `get_states`.
         """
-        self._check_evaluation("play")
+        check_sees_states(self, "play")
         played = self.policy.play(**settings)
         if not self._settings.get("quiet"):
             print(played)
@@ -160,8 +158,9 @@ class CompatAgent(Overridable):
         """The policy that `fit` learned, or else that of the models' weights.
 
         Raises:
-            UserError: there are no weights.
+            UserError: there are no weights, or a subclass overrides `get_states`.
         """
+        check_sees_states(self, "policy")
         if not self._directory or self._models.has_changed:
             return self._load()
         if self._policy is None:
@@ -207,36 +206,23 @@ class CompatAgent(Overridable):
         plain_settings(self.row, {**self._settings, **dict.fromkeys(models)}, mistakes)
         mistakes.report()
 
-    def _called_back(self, given: dict[str, Any], reporter: Reporter) -> dict[str, Any]:
-        """Return settings of a run that calls the reporter and this agent's methods."""
-        own: list[Any] = [] if self.trial is None else [reporter]
+    def _listeners(self, reporter: Reporter) -> list[Callback]:
+        """Return what a run calls: the reporter, and this agent's methods."""
+        found: list[Callback] = [] if self.trial is None else [reporter]
         if overridden(self, CompatAgent):
-            for name in ("eval_every", "monitor_session"):
-                if given.get(name) is not None:
-                    self._check_evaluation(f"{name}=")
             self._loop = AgentLoop(self, self._models)
-            own, given = [*own, self._loop], {"local": True, **given}
-        if not own:
-            return given
-        users = given.get("callbacks", self._settings.get("callbacks")) or ()
-        users = users if isinstance(users, list | tuple) else [users]
-        return {**given, "callbacks": [*users, *own]}
+            found.append(self._loop)
+        return found
 
-    def _check_evaluation(self, name: str) -> None:
-        """Raise UserError if evaluation would not see the states of training."""
-        if "get_states" in overridden(self, CompatAgent):
-            raise UserError(
-                f"{name} doesn't go through get_states of {type(self).__name__}: give "
-                "the agent state_to_input= in place of the override."
-            )
-
-    def _train(self, given: dict[str, Any]) -> Result:
+    def _train(self, given: dict[str, Any], listeners: Sequence[Callback]) -> Result:
         self._policy = None
+        if self._loop is not None:
+            given = {"local": True, **given}
         try:
             with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
                 if not {"resume", "weights"} & given.keys():
                     given |= self._models.write(Path(folder), given)
-                result = train(AgentName(self.row.name), **given)
+                result = train_with_listeners(self.row.name, given, listeners)
         finally:
             self._loop = None
         assert isinstance(result, Result)  # without `seeds`

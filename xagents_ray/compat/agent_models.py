@@ -53,6 +53,11 @@ class AgentModels:
         return [self._model(each) for each in self._networks]
 
     @property
+    def names(self) -> list[str]:
+        """Names of the networks in the learner that there are models of."""
+        return [each.name for each in self._trained]
+
+    @property
     def has_changed(self) -> bool:
         """Whether weights were changed after training."""
         return any(

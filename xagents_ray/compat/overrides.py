@@ -1,7 +1,7 @@
 """Subclasses of agents that override methods of the training loop."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ _IN_XAGENTS = frozenset(
     "weights_to_flat model output_models".split()
 )
 """Other methods and attributes of agents in xagents, which nothing here calls."""
+_RAW = ("eval_every", "monitor_session", "her")
+"""Settings whose evaluations or goals see the unchanged observations."""
 
 
 def overridden(agent: Any, base: type) -> frozenset[str]:
@@ -60,6 +62,27 @@ def overridden(agent: Any, base: type) -> frozenset[str]:
     return frozenset(own.intersection(HOOKS))
 
 
+def bypasses_states(agent: Any, name: str) -> str:
+    """Return a sentence if an agent overrides `get_states`, which a caller bypasses.
+
+    Args:
+        agent: the agent.
+        name: method or setting that sees the unchanged observations.
+    """
+    if getattr(agent.get_states, "__func__", None) is Overridable.get_states:
+        return ""
+    return (
+        f"{name} doesn't go through get_states of {type(agent).__name__}: give the "
+        "agent state_to_input= in place of the override"
+    )
+
+
+def check_sees_states(agent: Any, name: str) -> None:
+    """Raise UserError if there is such a sentence; see `bypasses_states`."""
+    if sentence := bypasses_states(agent, name):
+        raise UserError(f"{sentence}.")
+
+
 class AgentLoop(Hooks):
     """The training loop of a run, in which an agent's methods are called.
 
@@ -73,16 +96,29 @@ class AgentLoop(Hooks):
 
     def __init__(self, agent: Any, models: AgentModels) -> None:
         self._agent, self._models = agent, models
-        self.__name__ = type(agent).__name__  # by which a run's notes call it
+        self.__name__ = type(agent).__name__  # by which errors call it
         self.context: RunContext | None = None
         self.states: npt.NDArray[Any] | None = None
         self._reason: str | None = None
         self._updates = 0  # in this step
         self._batches: list[Trajectory] = []  # of this rollout, one at most
 
+    def check(self, settings: Mapping[str, Any]) -> Sequence[str]:
+        """Refuse settings that bypass `get_states`; note what else does."""
+        for name in _RAW:
+            if settings.get(name) is not None:
+                check_sees_states(self._agent, f"{name}=")
+        note = bypasses_states(self._agent, "A policy that is loaded from this run")
+        return [note] if note else []
+
+    def name_of(self, method: str) -> str:
+        """Return the agent's method that a method of this class calls."""
+        names = {"observations": "get_states", "batch": "get_batch"}
+        return f"{self.__name__}.{names[method]}"
+
     def attach(
         self,
-        read: Callable[[], Mapping[str, npt.NDArray[Any]]],
+        read: Callable[[Sequence[str]], Mapping[str, npt.NDArray[Any]]],
         load: Callable[[Mapping[str, npt.NDArray[Any]]], None],
     ) -> None:
         """Keep the functions that access the learner."""
@@ -95,7 +131,8 @@ class AgentLoop(Hooks):
 
     def refresh(self) -> None:
         """Give the models the learner's newest weights."""
-        self._models.take(self._read())
+        if names := self._models.names:
+            self._models.take(self._read(names))
 
     def step(self, update: Callable[[], str | None]) -> str | None:
         """Run one step of the loop with the agent's methods."""

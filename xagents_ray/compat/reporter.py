@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from xagents_ray import RunContext
+from xagents_ray import Callback, RunContext
 
 
-class Reporter:
+class Reporter(Callback):
     """Reports to a trial during a run; the run ends when the trial is pruned.
 
     Args:
@@ -18,7 +18,7 @@ class Reporter:
         self._reports = self._episodes = 0
         self._is_pruned = False
 
-    def __call__(self, ctx: RunContext) -> bool:
+    def on_rollout(self, ctx: RunContext) -> bool:
         """Report the newest mean reward if due; return whether to continue."""
         if ctx.episodes - self._episodes >= self._every:
             self._episodes = ctx.episodes

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
+from xagents_ray.actors.envs.interface import errors_name_line
+from xagents_ray.core.trajectory import Array, RolloutReport, Trajectory, Weights
 from xagents_ray.watch.hooks import Hooks
 
 
@@ -12,11 +13,12 @@ class HookedActor:
     Args:
         actor: the env actor, whose other methods this one has too.
         hooks: the callback that changes what the actor returns.
+        env: name of the environment, for errors.
     """
 
-    def __init__(self, actor: Any, hooks: Hooks) -> None:
-        self._actor, self._hooks = actor, hooks
-        actor.change_observations(hooks.observations)
+    def __init__(self, actor: Any, hooks: Hooks, env: str) -> None:
+        self._actor, self._hooks, self._env = actor, hooks, env
+        actor.change_observations(self._observations)
 
     def rollout(
         self, weights: Weights, length: int, env_steps: int
@@ -25,12 +27,18 @@ class HookedActor:
         reports: list[RolloutReport] = []
 
         def collect() -> Trajectory:
-            trajectory, report = self._actor.rollout(weights, length, env_steps)
+            with errors_name_line(self._env):
+                trajectory, report = self._actor.rollout(weights, length, env_steps)
             reports.append(report)
             return trajectory  # type: ignore[no-any-return]
 
-        trajectory = self._hooks.batch(collect)
+        with errors_name_line(self._hooks.name_of("batch"), flag=""):
+            trajectory = self._hooks.batch(collect)
         return trajectory, reports[0]
+
+    def _observations(self, observations: Array) -> Array:
+        with errors_name_line(self._hooks.name_of("observations"), flag=""):
+            return self._hooks.observations(observations)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._actor, name)

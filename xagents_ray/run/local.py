@@ -80,9 +80,8 @@ class LocalDriver:
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         if hooks is not None:
-            self._actor = HookedActor(self._actor, hooks)
-            read = self._learner.state.arrays
-            hooks.attach(lambda: self._learning(read), self._load)
+            self._actor = HookedActor(self._actor, hooks, str(run.config.env.env))
+            hooks.attach(self._read, self._load)
         self._replay: Replay | None = None
         self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0
@@ -186,6 +185,12 @@ class LocalDriver:
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""
         return float(self._learning(lambda: self._learner.state.scale_lr(factor)))
+
+    def _read(self, models: Sequence[str]) -> dict[str, Array]:
+        """Return a copy of the learner's arrays of some models."""
+        read = self._learner.state.arrays
+        arrays: dict[str, Array] = self._learning(lambda: read(models))
+        return arrays
 
     def _load(self, arrays: Mapping[str, Array]) -> None:
         """Replace some of the learner's arrays, and act with them."""

@@ -1,6 +1,7 @@
 """Callbacks that take part in the loop of a run in this process."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from xagents_ray.core.trajectory import Array, Trajectory
 from xagents_ray.watch.callbacks import Callback
@@ -13,16 +14,33 @@ class Hooks(Callback):
     learns.
     """
 
+    def check(self, settings: Mapping[str, Any]) -> Sequence[str]:
+        """Return notes for the user on a run that has not started.
+
+        Args:
+            settings: settings of the run by flat name, with those of its preset or of
+                the resumed run.
+        Raises:
+            UserError: a setting doesn't work with these hooks.
+        """
+        return ()
+
+    def name_of(self, method: str) -> str:
+        """Return what an error in a method of these hooks calls it."""
+        return f"{type(self).__name__}.{method}"
+
     def attach(
         self,
-        read: Callable[[], Mapping[str, Array]],
+        read: Callable[[Sequence[str]], Mapping[str, Array]],
         load: Callable[[Mapping[str, Array]], None],
     ) -> None:
         """Called before the run with functions that access the learner.
 
         Args:
-            read: function that returns the learner's arrays, `policy/dense-0/kernel`.
-            load: function that replaces some of them; the run acts with them then.
+            read: function of the names of models that returns a copy of their arrays in
+                the learner, `policy/dense-0/kernel`.
+            load: function that replaces arrays of the learner; the run acts with them
+                then. Target networks stay as they are.
         """
 
     def step(self, update: Callable[[], str | None]) -> str | None:
