@@ -119,7 +119,7 @@ class Sync(xagents_ray.DQN):  # a model that was not given, which the target fol
     def at_step_end(self):
         self.model.set_weights([x + 1 for x in self.model.get_weights()])
         self.kept = self.model.get_weights()
-late = {"target_sync_steps": 1_000, "policy_lag": 1}
+late = {"target_sync_steps": 1_000, "policy_lag": 1, "rollout_length": 2}
 agent = Sync(envs, buffer_max_size=64, quiet=True, **late)
 agent.fit(max_steps=80)
 assert all(map(np.array_equal, agent.kept, agent.model.get_weights()))
