@@ -168,6 +168,7 @@ class EnvActor:
         if weights.version != self._version:
             self._envs.statistics.load(weights.arrays)
             self._version = weights.version
+        self._policy.begin_rollout(self._noise)
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
         rows = TrajectoryWriter(before, length, self.spec.is_image, self._coder)

@@ -104,7 +104,7 @@ class TrajectoryWriter:
     ) -> Trajectory:
         """Return the trajectory of a policy that used noise [T, B, ...]."""
         rows = Actions.joined(self._chosen)
-        values = rows.values
+        values, drawn = rows.values, policy.network_noise
         if values is not None:
             last = policy.values(self.input(len(values)))
             values = np.array([*values, last])
@@ -122,6 +122,7 @@ class TrajectoryWriter:
             first_env=first_env,
             probabilities=policy.probabilities(rows),
             info=np.stack(self._info) if self._info else None,
+            network_noise=None if drawn is None else drawn[None],
         )
 
 

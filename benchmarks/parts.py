@@ -175,7 +175,10 @@ class Parts:
         kind, config = run.algorithm.replay, run.config.algorithm.replay
         if kind is None or config is None:
             return None
-        replay = replay_for(kind, run.spec, config, self._n_envs, run.seed)
+        noise_units = run.stored_noise_units
+        replay = replay_for(
+            kind, run.spec, config, self._n_envs, run.seed, noise_units=noise_units
+        )
         while not replay.fill.is_full:
             replay.insert(self._trajectory)
         return replay

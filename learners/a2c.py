@@ -19,7 +19,7 @@ class A2C:
     """
 
     def __init__(self, setup: LearnerSetup[A2CConfig]) -> None:
-        self.data = rounds_of(setup.config)
+        self.data = rounds_of(setup.config).with_noise_of(setup.layouts[0])
         self._parts = ActorCritic(setup)
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:

@@ -29,11 +29,10 @@ class ACER:
     Source: arXiv:1611.01224.
     """
 
-    data = ROLLOUT_BATCHES
-
     def __init__(self, setup: LearnerSetup[ACERConfig]) -> None:
         self._config, self._setup = setup.config, setup
         layout = setup.layouts[0]
+        self.data = ROLLOUT_BATCHES.with_noise_of(layout)
         self._model, self._average = setup.with_target(layout, "policy", "average")
         self._optimizer = setup.optimizer(self._model.trainable_variables)
 
@@ -68,6 +67,7 @@ class ACER:
         inputs = self._setup.inputs(
             frames.rollout_inputs(batch.observations, batch.starts, self._setup.spec)
         )
+        inputs = frames.with_network_noise(inputs, batch.network_noise)
         average = tf.nn.softmax(self._average(inputs)[0])[:count]
         with tf.GradientTape() as tape:
             logits, q_values = self._model(inputs)

@@ -1,6 +1,7 @@
 """Network inputs from observations: frames are stacked inside the graph."""
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,6 +24,24 @@ def rollout_inputs(
     # Append a row, because `stack_rollout` returns no stack for the last one.
     frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
     return stack_rollout(frames, begins, spec.stack)
+
+
+def with_network_noise(
+    inputs: tf.Tensor, noise: tf.Tensor | None, rows: tf.Tensor | None = None
+) -> Any:
+    """Return a network's input: each row's with its environment's noise, if any.
+
+    Args:
+        inputs: float32 [N, *input_shape].
+        noise: float32 [1, B, noise_units], the noise in a rollout; None for none.
+        rows: int32 [N], indices of the inputs among the rollout's rows, [T * B]; None
+            for the first ones.
+    """
+    if noise is None:
+        return inputs
+    if rows is None:
+        rows = tf.range(tf.shape(inputs)[0])
+    return [inputs, tf.gather(noise[0], rows % tf.shape(noise)[1])]
 
 
 def transition_inputs(

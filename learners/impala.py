@@ -23,7 +23,7 @@ class IMPALA:
 
     def __init__(self, setup: LearnerSetup[IMPALAConfig]) -> None:
         self._config = c = setup.config
-        self.data = rounds_of(c)
+        self.data = rounds_of(c).with_noise_of(setup.layouts[0])
         self._parts = ActorCritic(setup, c.rho_clip, c.c_clip)
         if c.replay_share:
             self._updates = setup.counter("updates")

@@ -38,6 +38,7 @@ from xagents_ray.learners.tensors import (
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+_FACTS = tf.TensorSpec([4], tf.int64)
 Metrics = dict[str, float]
 """Means over one learning phase by name, and its number of `updates`."""
 
@@ -115,7 +116,7 @@ class Learner:
         if n_envs is not None and "valid" in algorithm.data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
-        signature = algorithm.data.signature(spec), tf.TensorSpec([4], tf.int64)
+        signature = algorithm.data.signature(spec, layouts[0].noise_units), _FACTS
         self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)

@@ -45,7 +45,7 @@ class PPO:
 
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self.data = rounds_of(setup.config)
+        self.data = rounds_of(setup.config).with_noise_of(setup.layouts[0])
         self._model = setup.network(setup.layouts[0], "policy")
         log_std = noise_of(setup.config).shared_log_std
         self._head = setup.policy_head("policy", log_std)
@@ -61,13 +61,13 @@ class PPO:
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
         if c.replay is None:
             samples = self._samples(data, phase)
-            metrics = self._pass_over(*samples, data.valid, clip, metrics)
+            metrics = self._pass_over(*samples, data, clip, metrics)
             return AlgorithmOutputs(metrics, update_count(metrics))
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             batch = batch_at(data, k)
             samples = self._corrected_samples(batch)
-            return self._pass_over(*samples, batch.valid, clip, metrics)
+            return self._pass_over(*samples, batch, clip, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
         return AlgorithmOutputs(metrics, update_count(metrics))
@@ -76,20 +76,22 @@ class PPO:
         self,
         samples: PPOSamples,
         inputs: tf.Tensor,
-        valid: tf.Tensor,
+        r: Any,
         clip: tf.Tensor,
         metrics: Means,
     ) -> Means:
-        """Make all passes over the samples; return the updated metrics."""
+        """Make all passes over the samples of a round; return the updated metrics."""
         c = self._config
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = PPOSamples(*(tf.gather(x, rows) for x in samples))
-            return self._update(take_rows(inputs, rows), batch, valid, clip)
+            chosen = self._setup.inputs(take_rows(inputs, rows))
+            chosen = frames.with_network_noise(chosen, r.network_noise, rows)
+            return self._update(chosen, batch, valid, clip)
 
         metrics = update_in_passes(
             update,
-            flatten_time(valid),
+            flatten_time(r.valid),
             metrics,
             c.ppo_epochs,
             c.mini_batches,
@@ -107,7 +109,7 @@ class PPO:
         """
         c, shape, actions = self._config, tf.shape(r.rewards), flatten_time(r.actions)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        outputs, values, *log_std = self._model(self._setup.inputs(inputs))
+        outputs, values, *log_std = self._outputs(inputs, r)
         policy = self._head(outputs, *log_std)[: tf.size(r.rewards)]
         log_probs = policy.log_prob(actions)
         values = tf.reshape(values, [-1, shape[1]])
@@ -142,16 +144,20 @@ class PPO:
         rows = r.actions, log_probs, log_probs, values, advantages, targets
         samples = PPOSamples(*map(flatten_time, rows))
         if c.decoupled_loss and r.weights_version < phase.weights_version:
-            inside = self._setup.inputs(inputs[: tf.size(targets)])
-            outputs, _, *log_std = self._model(inside)
+            outputs, _, *log_std = self._outputs(inputs[: tf.size(targets)], r)
             newest = self._head(outputs, *log_std).log_prob(samples.actions)
             samples = samples._replace(proximal_log_probs=newest)
         return samples, inputs
 
+    def _outputs(self, inputs: tf.Tensor, r: Any) -> Any:
+        """Return the network's outputs for the first rows of a round."""
+        scaled = self._setup.inputs(inputs)
+        return self._model(frames.with_network_noise(scaled, r.network_noise))
+
     def _update(
-        self, inputs: tf.Tensor, batch: PPOSamples, valid: tf.Tensor, clip: tf.Tensor
+        self, inputs: Any, batch: PPOSamples, valid: tf.Tensor, clip: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Take one gradient step on the valid samples, bool [N]."""
+        """Take one gradient step on the network's inputs, if valid, bool [N]."""
         c = self._config
         clip_value = clip if c.clip_value is None else c.clip_value
         advantages = batch.advantages
@@ -161,7 +167,7 @@ class PPO:
         if c.decoupled_loss:
             advantages *= tf.exp(old_log_probs - batch.behavior_log_probs)
         with tf.GradientTape() as tape:
-            outputs, values, *log_std = self._model(self._setup.inputs(inputs))
+            outputs, values, *log_std = self._model(inputs)
             policy, values = self._head(outputs, *log_std), values[:, 0]
             log_probs = policy.log_prob(batch.actions)
             entropy = losses.masked_mean(policy.entropy(), valid)

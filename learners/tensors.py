@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,12 +13,14 @@ from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     FRAME_FIELDS,
+    NETWORK_NOISE,
     Trajectory,
     Transitions,
     field_types,
     map_arrays,
     required_fields,
 )
+from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 __autograph__ = False
@@ -68,6 +70,15 @@ class Reader:
         """Names of the fields that it reads."""
         return (*required_fields(self.record), *self.optional)
 
+    def with_noise_of(self, layout: Layout) -> "Reader":
+        """Return a reader that also reads the network's noise, if its layers have any.
+
+        `layout` is that of the network that acts.
+        """
+        if not layout.noise_units:
+            return self
+        return replace(self, optional=(*self.optional, NETWORK_NOISE))
+
     def of(self, batch: Batch) -> Any:
         """Return a batch's arrays as one record, with None for fields not read."""
         records = [
@@ -82,9 +93,11 @@ class Reader:
         """Return tensors of a record's arrays by name."""
         return {name: tf.constant(getattr(record, name)) for name in self.fields}
 
-    def signature(self, spec: EnvSpec) -> dict[str, tf.TensorSpec]:
-        """Return the dtypes and shapes of the tensors by name."""
-        types, specs = field_types(spec), dict[str, tf.TensorSpec]()
+    def signature(
+        self, spec: EnvSpec, noise_units: int = 0
+    ) -> dict[str, tf.TensorSpec]:
+        """Return the dtypes and shapes of the tensors by name; see `field_types`."""
+        types, specs = field_types(spec, noise_units), dict[str, tf.TensorSpec]()
         for name in self.fields:
             dtype, shape = types[name]
             unknown = self.other_dims.get(name, self.dims)

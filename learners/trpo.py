@@ -1,6 +1,6 @@
 """Trust region policy optimization."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -46,11 +46,10 @@ class TRPO:
     Source: arXiv:1502.05477; advantages, arXiv:1506.02438.
     """
 
-    data = ROLLOUT
-
     def __init__(self, setup: LearnerSetup[TRPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
         actor_layout, critic_layout = setup.layouts
+        self.data = ROLLOUT.with_noise_of(actor_layout)
         self._actor = setup.network(actor_layout, "actor")
         self._critic = setup.network(critic_layout, "critic")
         log_std = noise_of(setup.config).shared_log_std
@@ -84,7 +83,8 @@ class TRPO:
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
         if tf.reduce_any(r.valid) and not self._setup.stopping:
-            update = self._update_actor(inputs[: tf.size(targets)], samples)
+            firsts = inputs[: tf.size(targets)]
+            update = self._update_actor(firsts, r.network_noise, samples)
             actor_metrics = add_metrics(actor_metrics, update)
             critic_metrics = self._update_critic(
                 inputs, targets, samples.valid, critic_metrics
@@ -93,9 +93,12 @@ class TRPO:
         updates = update_count(actor_metrics) + update_count(critic_metrics)
         return AlgorithmOutputs(actor_metrics | critic_metrics, updates)
 
-    def _policy(self, inputs: tf.Tensor) -> Distribution:
-        """Return the distributions at each of the inputs."""
-        outputs = self._actor(self._setup.inputs(inputs))
+    def _policy(
+        self, inputs: tf.Tensor, noise: Any, rows: tf.Tensor | None = None
+    ) -> Distribution:
+        """Return the distributions at rows; see `frames.with_network_noise`."""
+        scaled = self._setup.inputs(inputs)
+        outputs = self._actor(frames.with_network_noise(scaled, noise, rows))
         return self._head(*tf.nest.flatten(outputs))
 
     def _values(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -103,18 +106,19 @@ class TRPO:
         return self._critic(self._setup.inputs(inputs))[:, 0]
 
     def _update_actor(
-        self, inputs: tf.Tensor, samples: TRPOSamples
+        self, inputs: tf.Tensor, noise: Any, samples: TRPOSamples
     ) -> dict[str, tf.Tensor]:
-        """Take one step within the trust region from N samples."""
+        """Take one step within the trust region from N samples and their noise."""
         c, valid = self._config, samples.valid
         if c.normalize_advantages:
             scaled = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
             samples = samples._replace(advantages=scaled)
-        old = self._policy(inputs).frozen()
+        old = self._policy(inputs, noise).frozen()
         every = slice(None, None, c.fvp_n_steps)
+        rows = tf.range(tf.size(valid))[every]
 
         def divergence() -> tf.Tensor:
-            new = self._policy(inputs[every])
+            new = self._policy(inputs[every], noise, rows)
             return losses.masked_mean(old[every].kl(new), valid[every])
 
         def product(vector: tf.Tensor) -> tf.Tensor:
@@ -124,12 +128,12 @@ class TRPO:
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             trust_region.assign_flat(self._variables, parameters)
-            policy = self._policy(inputs)
+            policy = self._policy(inputs, noise)
             gain, _ = self._gain(policy, samples)
             return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
-            gain, entropy = self._gain(self._policy(inputs), samples)
+            gain, entropy = self._gain(self._policy(inputs, noise), samples)
         start = trust_region.concat_flat(self._variables)
         gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
         taken, kl = tf.constant(0.0), tf.constant(0.0)

@@ -27,6 +27,8 @@ class ActorCriticPolicy(ActorPolicy):
     Several discrete actions per step are drawn independently.
     """
 
+    keeps_noise = True
+
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
         super().__init__(config, spec, layout)
         # Scaling to bounds of -1 and 1 would only add rounding errors.
@@ -56,7 +58,7 @@ class ActorCriticPolicy(ActorPolicy):
         """Draw an action for each observation."""
         if self._sde is not None:
             return self._act_by_state(observations, noise, self._sde)
-        outputs, *more = self._forward(observations)
+        outputs, *more = self._forward(observations, self.network_noise)
         values = self._values(more)
         if self._spec.is_discrete:
             actions = self._sample(outputs, noise)
@@ -105,7 +107,7 @@ class ActorCriticPolicy(ActorPolicy):
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values; None if no critic is used."""
-        outputs = self._forward(observations)
+        outputs = self._forward(observations, self.network_noise)
         if self._sde is not None:
             del outputs[self._sde.output]
         return self._values(outputs[1:])
@@ -126,12 +128,14 @@ class ActorCriticPolicy(ActorPolicy):
 class CategoricalPolicy(ActorPolicy):
     """Samples from a categorical policy and reports all actions' probabilities."""
 
+    keeps_noise = True
+
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
         generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
-        logits = self._forward(observations)[0]
+        logits = self._forward(observations, self.network_noise)[0]
         actions = sample_categorical(logits, noise)
         return Actions(actions, actions, logits)
 

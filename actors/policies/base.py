@@ -58,16 +58,20 @@ class ActorPolicy(ABC):
         memory: float32 [B, memory_units], the state of noise that lasts several steps;
             empty if each draw is independent.
         memory_units: size of one environment's memory.
+        network_noise: float32 [B, noise_units], the noise on the network's weights in a
+            rollout; None if its layers have none, and outside of training.
         places: float64 [B], relative indices of the environments in the run, from 0 to
             1; None outside of training.
         scales_actions: whether components of actions that have two finite bounds range
             from -1 to 1 and are scaled to these bounds.
         squashes_actions: whether the policy takes the tanh of its network's means
             before it scales them.
+        keeps_noise: whether noise on the network's weights lasts for a rollout.
     """
 
     scales_actions: bool = False
     squashes_actions: ClassVar[bool] = False
+    keeps_noise: ClassVar[bool] = False
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
@@ -80,6 +84,7 @@ class ActorPolicy(ABC):
         ]
         self.memory: Array = np.zeros(0, np.float32)
         self.memory_units = spec.action_units
+        self.network_noise: FloatArray | None = None
         self.places: Array | None = None
         self._sde: StateDependentNoise | None = None
         if config.uses_sde:
@@ -90,6 +95,17 @@ class ActorPolicy(ABC):
         """Act with these weights from now on."""
         self._arrays = weights.arrays
         self._forward = bind_network(self._layout, weights.arrays)
+
+    def begin_rollout(self, generators: Sequence[np.random.Generator]) -> None:
+        """Draw the noise on the network's weights, if it lasts for a rollout.
+
+        Each environment's is from its own generator. Evaluations don't call this, so
+        they act with the mean weights.
+        """
+        units = self._layout.noise_units
+        if self.keeps_noise and self._sde is None and units:
+            drawn = [each.standard_normal(units, np.float32) for each in generators]
+            self.network_noise = np.stack(drawn)
 
     def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
         """Draw noise [T, B, ...], each environment's from its own generator."""

@@ -53,7 +53,14 @@ class ReplayService:
         install_definitions(self._definitions)
         rewards = goal_rewards(run.config, run.spec, self._shard)
         self._replay = replay_for(
-            kind, run.spec, config, n_envs, run.seed, self._shard, rewards
+            kind,
+            run.spec,
+            config,
+            n_envs,
+            run.seed,
+            self._shard,
+            rewards,
+            run.stored_noise_units,
         )
         return self._replay.nbytes
 

@@ -398,6 +398,41 @@ def test_before_learning_a_noisy_network_acts_randomly() -> None:
     assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "spec"),
+    [
+        (ActorCriticPolicy, PPOConfig(noisy="factorised"), DISCRETE),
+        (ActorCriticPolicy, PPOConfig(noisy="independent"), SEVERAL),
+        (CategoricalPolicy, ACERConfig(noisy="factorised"), DISCRETE),
+    ],
+    ids=["ppo", "several", "acer"],
+)
+def test_network_noise_lasts_for_a_rollout(
+    kind: type, config: Any, spec: EnvSpec
+) -> None:
+    """It is the environment's own; greedy actions, and evaluations, have none."""
+    policy, forward = loaded(kind, config, spec)
+    x = one_observation(4)
+    own, plain = generators(0, range(4)), generators(0, range(4))
+    assert policy.network_noise is None
+    before = policy.act(x, policy.noise(plain, 1)[0], 0)
+    np.testing.assert_array_equal(before.logits, forward(x)[0])
+    policy.begin_rollout(own)
+    noise, held = policy.noise(own, 2), policy.network_noise
+    for row in noise:
+        actions = policy.act(x, row, 0)
+        np.testing.assert_array_equal(actions.logits, forward(x, held)[0])
+        if actions.values is not None:
+            np.testing.assert_array_equal(actions.values, forward(x, held)[1][:, 0])
+            np.testing.assert_array_equal(policy.values(x), actions.values)
+    assert len(np.unique(actions.logits[:, 0])) == 4
+    np.testing.assert_array_equal(policy.greedy(x), policy.greedy(x[:1]).repeat(4, 0))
+    policy.begin_rollout(own)
+    assert not np.isin(policy.network_noise, held).any()
+    policy.begin_rollout(generators(0, [2]))
+    np.testing.assert_array_equal(policy.network_noise, held[2:3])
+
+
 class Bounded(Stepping):
     """Refuses actions outside its bounds; its reward is the action."""
 

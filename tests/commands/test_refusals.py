@@ -222,6 +222,12 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ),
     ("ppo", {"vectorization": "vector", "env": "Acrobot-v1"}, "has no vector env"),
     ("dqn", {"env": "Pendulum-v1"}, "dqn can't take the continuous actions of this"),
+    (
+        "ppo",
+        {"env": "Pendulum-v1", "noisy": "factorised"},
+        "--noisy factorised is for discrete actions and this environment's are "
+        "continuous: use --sde-frequency, or leave it out.",
+    ),
     ("dqn", {"her": "future"}, "--her is for goal environments, whose observations"),
     ("ppo", {"init_log_std": 1.0}, "--init-log-std 1.0 is for continuous actions and"),
     ("ppo", {"action_scaling": False}, "--no-action-scaling is for continuous actions"),

@@ -64,6 +64,13 @@ RAINBOW = Case(
         "v_max": 2.0,
     },
 )
+NOISY = [
+    pytest.param(
+        Case(find_algorithm(agent), EnvSpec((4,), "float32", 1, 3), {"noisy": noise}),
+        id=f"{agent}-discrete-vector-noisy",
+    )
+    for agent, noise in (("acer", "factorised"), ("trpo", "independent"))
+]
 STATE_DEPENDENT = pytest.param(
     Case(
         find_algorithm("ppo"),
@@ -76,6 +83,7 @@ LIVES = [
     *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
     pytest.param(RAINBOW, id="dqn-discrete-vector-rainbow"),
+    *NOISY,
     STATE_DEPENDENT,
     # Numbers of type uint8 go another way for each kind of replay.
     *{replay_of(case.values[0].row): case for case in RAM}.values(),
@@ -160,6 +168,7 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     [
         *(each for kind in ACTIONS for each in cases(["vector"], actions=[kind])),
         pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
+        *NOISY,
         STATE_DEPENDENT,
     ],
 )

@@ -234,7 +234,11 @@ def test_a_run_that_learns_from_its_replay_alone(agent: str) -> None:
     ("agent", "env", "settings"),
     [
         ("ppo", "Pendulum-v1", {**RATIO, "n_steps": 5}),
-        ("impala", "several:binary", {"replay_share": 0.5, "n_steps": 5}),
+        (
+            "impala",
+            "several:binary",
+            {"replay_share": 0.5, "n_steps": 5, "noisy": "factorised"},
+        ),
     ],
 )
 def test_runs_resume(agent: str, env: str, settings: Any) -> None:

@@ -19,11 +19,14 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_models import model_bytes
 from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.noisy import Noisy
+from xagents_ray.networks.noisy import Noisy, with_noise
 
 VECTOR = EnvSpec((4,), "float32", 1, 3)
 RAM = EnvSpec((8,), "uint8", 1, 3)
 GREY = EnvSpec((36, 36), "uint8", 3, 3)
+SEPARATE = str(
+    Path(__file__).parents[2] / "xagents_ray/algorithms/presets/separate-64.cfg"
+)
 EVERYTHING = {"dueling": True, "noisy": "factorised", "distributional": True}
 PARTS: list[dict[str, Any]] = [
     {"dueling": True},
@@ -225,7 +228,7 @@ def test_initial_weights_of_noisy_layers(
 
 
 def test_noise_is_behind_the_features() -> None:
-    """Of vectors in the first layer, of images in convolutions."""
+    """Of vectors in the first layer of each branch, of images in convolutions."""
 
     def noisy(**settings: Any) -> list[str]:
         layout = layout_of(**settings, noisy="factorised")
@@ -235,6 +238,9 @@ def test_noise_is_behind_the_features() -> None:
     assert noisy(spec=GREY) == ["dense-0", "dense-1"]
     Path("linear.cfg").write_text("[dense-0]\noutput=1\n")
     assert noisy(model="linear.cfg") == ["dense-0"]
+    layout = with_noise(find_algorithm("ppo").layout(SEPARATE, VECTOR), "factorised")
+    own = [layer.name for layer in layout.layers if isinstance(layer, Noisy)]
+    assert own == ["dense-1", "dense-2", "dense-4", "dense-5"]
     assert noisy(model="linear.cfg", dueling=True) == ["dense-0", "dense-0-value"]
 
 
@@ -256,3 +262,7 @@ def test_keras_files_are_refused() -> None:
     assert layout_of(model="own.keras").layers
     with pytest.raises(UserError, match=r"own.keras is a Keras model: .* \.cfg file"):
         layout_of(model="own.keras", dueling=True)
+    row = find_algorithm("trpo")
+    config = row.config(actor_model="own.keras", noisy="factorised")
+    with pytest.raises(UserError, match=r"own.keras is a Keras model: give a \.cfg"):
+        row.layouts(config, VECTOR)

@@ -76,6 +76,10 @@ def test_onnx_of_all_parts_of_dqn() -> None:
     check_onnx(rainbow())
 
 
+def test_onnx_of_noisy_layers() -> None:
+    check_onnx(policy_of("acer", **KINDS["discrete"], noisy="factorised"))
+
+
 @pytest.mark.parametrize("agent", ["ppo", "sac"])
 def test_onnx_of_state_dependent_noise(agent: str) -> None:
     policy = policy_of(agent, **KINDS["continuous"], sde_frequency=4)

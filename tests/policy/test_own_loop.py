@@ -68,7 +68,7 @@ for name in ("ppo", "a2c"):
 
 # The row that only resets is the last one of each rollout.
 settings = dict(env="CartPole-v1", env_kwargs={"max_episode_steps": 3}, n_steps=4)
-settings |= dict(seed=5, jit="off")
+settings |= dict(seed=5, jit="off", noisy="independent")
 steps, expected = trained("a2c", **settings)
 agent, phases = xagents_ray.Agent("a2c", **settings), 0
 env = gym.make("CartPole-v1", max_episode_steps=3)

@@ -60,7 +60,8 @@ def rolled(spec: EnvSpec, length: int, first: int, envs: int, rng: Any) -> Traje
 
 def contents(t: Any, column: int, batch: int | None = None) -> tuple[bytes, ...]:
     """Return one environment's part of a trajectory, to the bit."""
-    own = (*required_fields(Trajectory), "log_probs", "probabilities")
+    more = "log_probs", "probabilities", "network_noise"
+    own = (*required_fields(Trajectory), *more)
     parts = [getattr(t, name) for name in own]
     parts = [part for part in parts if part is not None]
     parts = parts if batch is None else [part[batch] for part in parts]
@@ -102,11 +103,15 @@ def test_draws_exactly_the_newest_that_were_inserted(plan: Plan) -> None:
     held = [deque[Any](maxlen=quotas[env]) for env in range(n_envs)]
     behavior = "probabilities" if spec.is_discrete else "log_probs"
     settings = spec, plan.capacity, n_envs, plan.length, plan.seed, behavior
-    replay = TrajectoryReplay(*settings)
+    units = 2 if spec.is_discrete else 0
+    replay = TrajectoryReplay(*settings, units)
     nbytes = replay.nbytes
     for index in plan.inserts:
         first, size = plan.groups[index]
         trajectory = rolled(spec, plan.length, first, size, rng)
+        if units:
+            noise = rng.normal(size=(1, size, units)).astype(np.float32)
+            trajectory = trajectory._replace(network_noise=noise)
         replay.insert(trajectory)
         for column in range(size):
             held[first + column].append(contents(trajectory, column))

@@ -141,9 +141,9 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
     observations = random_observations(spec, rng, length + spec.stack, envs)
     starts = rng.random((length + spec.stack, envs)) < 0.2
     policy = case.policy(weights)
-    noise = policy.noise(
-        [np.random.default_rng([seed, i]) for i in range(envs)], length
-    )
+    generators = [np.random.default_rng([seed, i]) for i in range(envs)]
+    policy.begin_rollout(generators)
+    noise, drawn = policy.noise(generators, length), policy.network_noise
     seen = [seen_at(t, spec, observations, starts) for t in range(length + 1)]
     chosen = [policy.act(seen[t], noise[t], 0) for t in range(length)]
     rows = Actions.joined(chosen)
@@ -164,6 +164,7 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
         values=values,
         weights_version=weights.version,
         probabilities=policy.probabilities(rows),
+        network_noise=None if drawn is None else drawn[None],
     )
 
 

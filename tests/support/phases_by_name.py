@@ -15,7 +15,7 @@ BOUNDS = (0, 2, ENVS)
 """Of two shards of a replay."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {},
-    "acer": {"replay_ratio": 1},
+    "acer": {"replay_ratio": 1, "noisy": "factorised"},
     "impala": {"replay_share": 0.5},
     "dqn": {"prioritized": True},
 }
@@ -67,7 +67,8 @@ def phases() -> dict[str, list[float]]:
             place = spec, size, count, LENGTH, 1
             if case.row.on_policy:
                 behavior = "probabilities" if agent == "acer" else "log_probs"
-                replay: Any = TrajectoryReplay(*place, behavior)
+                units = learner.setup.layouts[0].noise_units
+                replay: Any = TrajectoryReplay(*place, behavior, units)
             else:
                 replay = TransitionReplay(*place, n_step=2, gamma=0.9, alpha=0.6)
             for each in rolled:

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
+from xagents_ray.algorithms import (
+    noisy_layers,
+    policy_gradient,
+    state_dependent,
+    trajectory_replay,
+)
 from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
 from xagents_ray.settings import learning, models, replay
@@ -43,6 +48,8 @@ class A3CConfig(AlgorithmConfig):
     action_scaling: bool = policy_gradient.action_scaling(True)
     init_log_std: float = state_dependent.init_log_std(0.0)
     sde_frequency: int | None = state_dependent.sde_frequency(None)
+    noisy: str | None = noisy_layers.noisy(None)
+    noisy_sigma: float | None = noisy_layers.noisy_sigma(None)
 
     buffer_max_size: int = trajectory_replay.max_trajectories(1_000)
     buffer_initial_size: int | None = trajectory_replay.initial_trajectories(None)

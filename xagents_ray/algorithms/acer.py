@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms import policy_gradient, trajectory_replay
+from xagents_ray.algorithms import noisy_layers, policy_gradient, trajectory_replay
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import coefficient, fraction, option, positive
@@ -34,6 +35,8 @@ class ACERConfig(AlgorithmConfig):
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
     grad_norm: float = policy_gradient.grad_norm(10.0)
     value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
+    noisy: str | None = noisy_layers.noisy(None)
+    noisy_sigma: float | None = noisy_layers.noisy_sigma(None)
 
     buffer_max_size: int = trajectory_replay.max_trajectories(10_000)
     buffer_initial_size: int | None = trajectory_replay.initial_trajectories(None)
@@ -83,6 +86,10 @@ class ACERConfig(AlgorithmConfig):
             )
 
 
+def _adapt(layout: Layout, config: ACERConfig) -> Layout:
+    return noisy_layers.add_noise(layout, config, config.model)
+
+
 add_algorithm(
     Algorithm(
         name="acer",
@@ -91,7 +98,11 @@ add_algorithm(
         policy="xagents_ray.actors.policies.actor_critic:CategoricalPolicy",
         models=(
             Model(
-                "policy", "acer-{kind}.cfg", ("actions", "actions"), gives_logits=True
+                "policy",
+                "acer-{kind}.cfg",
+                ("actions", "actions"),
+                gives_logits=True,
+                adapt=_adapt,
             ),
         ),
         on_policy=True,

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms import off_policy
+from xagents_ray.algorithms import noisy_layers, off_policy
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.heads import with_atoms, with_expectations, with_streams
 from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
+from xagents_ray.networks.noisy import with_noise
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.options import count, flag, fraction, option, positive
+from xagents_ray.settings.options import count, flag, fraction, option
 
 _CLIPPED = 0.05
 """Fraction of targets outside the distributions' support that triggers a warning."""
@@ -97,22 +97,14 @@ class DQNConfig(AlgorithmConfig):
         "If specified, the network ends in two streams, of values and advantages",
         acts=True,
     )
-    noisy: str | None = option(
+    noisy: str | None = noisy_layers.noisy(
         None,
-        "Noise on the weights of dense layers, with a learned standard deviation, "
+        help="Noise on the weights of dense layers, with a learned standard deviation, "
         "which explores in place of epsilon once learning begins; before, actions are "
         "random",
-        choices=(FACTORISED, INDEPENDENT),
-        acts=True,
         replaces=("epsilon_start", "epsilon_end", "epsilon_decay_steps"),
-        known_as=("noisy_nets",),
     )
-    noisy_sigma: float | None = positive(
-        None,
-        "Initial standard deviation of this noise; if factorised, divided by the "
-        "square root of the layer's inputs. Default: 0.5, or 0.017 if independent",
-        known_as=("sigma0",),
-    )
+    noisy_sigma: float | None = noisy_layers.noisy_sigma(None)
     distributional: bool = option(
         False,
         "If specified, learns the distribution of returns (C51), not only its mean",
@@ -144,8 +136,6 @@ class DQNConfig(AlgorithmConfig):
             raise UserError(
                 "--noisy explores in place of epsilon: drop it or --epsilon-ladder."
             )
-        if self.noisy_sigma is not None and self.noisy is None:
-            raise UserError("--noisy-sigma is for --noisy: add that.")
         unused = self.not_default("atoms", "v_min", "v_max")
         if unused and not self.distributional:
             raise UserError(f"{flag(unused[0])} is for --distributional: add that.")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms import state_dependent
+from xagents_ray.algorithms import noisy_layers, state_dependent
 from xagents_ray.algorithms.definition import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_files
@@ -148,6 +148,7 @@ def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
     network = config.part(PolicyAndValue)
     if network is None:
         return layout
+    layout = noisy_layers.add_noise(layout, config, network.model)
     return state_dependent.add_log_std(network.adapted(layout), config, network.model)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
@@ -99,6 +100,13 @@ class RunSpec:
     def layout(self) -> Layout:
         """Layout of the network that acts."""
         return self.layouts[0]
+
+    @property
+    def stored_noise_units(self) -> int:
+        """Size of the network's noise in each trajectory of the replay; 0 for none."""
+        replay = self.config.algorithm.replay
+        stores = isinstance(replay, TrajectoryReplayGroup)
+        return self.layout.noise_units if stores else 0
 
     @property
     def learns_online(self) -> bool:

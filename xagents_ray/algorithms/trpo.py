@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms import policy_gradient, state_dependent
+from xagents_ray.algorithms import noisy_layers, policy_gradient, state_dependent
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models
@@ -65,6 +65,8 @@ class TRPOConfig(AlgorithmConfig):
     action_scaling: bool = policy_gradient.action_scaling(True)
     init_log_std: float = state_dependent.init_log_std(0.0)
     sde_frequency: int | None = state_dependent.sde_frequency(None)
+    noisy: str | None = noisy_layers.noisy(None)
+    noisy_sigma: float | None = noisy_layers.noisy_sigma(None)
 
     max_kl: float = positive(
         0.001,
@@ -92,6 +94,7 @@ class TRPOConfig(AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: TRPOConfig) -> Layout:
+    layout = noisy_layers.add_noise(layout, config, config.actor_model)
     return state_dependent.add_log_std(layout, config, config.actor_model)
 
 

@@ -278,6 +278,17 @@ class Train_A2C_A3C(TypedDict, total=False):
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
 
+class Both_A2C_A3C_ACER_IMPALA_PPO_TRPO(TypedDict, total=False):
+    noisy: Literal["factorised", "independent"] | None
+    """Noise on the weights of dense layers, with a learned standard deviation, which
+    each environment draws for a whole rollout; its actions are sampled from the policy
+    that results (factorised|independent)."""
+
+class Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO(TypedDict, total=False):
+    noisy_sigma: float | None
+    """Initial standard deviation of this noise; if factorised, divided by the square
+    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
+
 class Both_A2C_A3C_IMPALA(TypedDict, total=False):
     normalize_advantages: bool
     """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
@@ -555,6 +566,11 @@ class Tune_A2C_A3C(TypedDict, total=False):
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
 
+class Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO(TypedDict, total=False):
+    noisy_sigma: float | Sequence[float] | Space | None
+    """Initial standard deviation of this noise; if factorised, divided by the square
+    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
+
 class Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO(TypedDict, total=False):
     sde_frequency: int | Sequence[int] | Space | None
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
@@ -636,22 +652,27 @@ class TrainA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
     Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Train_A2C_A3C, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
 class TrainA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
     Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Train_A2C_A3C, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
 class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
     Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_ACER, total=False):
     buffer_batch_size: int
@@ -688,9 +709,9 @@ class TrainDDPG(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     ...
 
 class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_DDPG_DQN_TD3, Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN,
-    total=False):
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_DDPG_DQN_TD3,
+    Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN, total=False):
     epsilon_decay_steps: int
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
@@ -699,9 +720,6 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     epsilon_start: float
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
-    noisy_sigma: float | None
-    """Initial standard deviation of this noise; if factorised, divided by the square
-    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
     target_sync_steps: int
     """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
     tau: float
@@ -714,10 +732,11 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
 class TrainIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA,
-    Both_IMPALA, total=False):
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_IMPALA, total=False):
     c_clip: float
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -732,7 +751,8 @@ class TrainIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_P
 class TrainPPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Train_A2C_A3C_PPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO,
     Both_PPO_TRPO, total=False):
@@ -794,7 +814,8 @@ class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
 class TrainTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
-    Train_All, Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Train_All, Train_A2C_A3C_IMPALA_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO,
     Both_TRPO, total=False):
     actor_iterations: int
@@ -828,27 +849,31 @@ class TrainTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO
     512."""
 
 class TuneA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
-    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
+    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
 class TuneA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
-    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
+    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_ACER, Tune_All,
     Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, Tune_ACER_IMPALA, total=False):
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Tune_ACER_IMPALA, total=False):
     buffer_batch_size: int | Sequence[int] | Space
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -884,8 +909,9 @@ class TuneDDPG(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
 
 class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN,
-    Tune_All, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_DDPG_DQN_TD3,
-    Tune_DDPG_DQN_SAC_TD3, total=False):
+    Tune_All, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_DDPG_DQN_TD3, Tune_DDPG_DQN_SAC_TD3,
+    total=False):
     epsilon_decay_steps: int | Sequence[int] | Space
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
@@ -894,9 +920,6 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     epsilon_start: float | Sequence[float] | Space
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
-    noisy_sigma: float | Sequence[float] | Space | None
-    """Initial standard deviation of this noise; if factorised, divided by the square
-    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
     target_sync_steps: int | Sequence[int] | Space
     """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
     tau: float | Sequence[float] | Space
@@ -907,12 +930,14 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Default: 4."""
 
 class TuneIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_IMPALA,
     Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
     Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, Tune_ACER_IMPALA, total=False):
+    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Tune_ACER_IMPALA, total=False):
     c_clip: float | Sequence[float] | Space
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -925,11 +950,12 @@ class TuneIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
     1.0."""
 
 class TunePPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Both_A2C_A3C_IMPALA_PPO, Both_PPO, Both_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO,
-    Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_PPO,
+    Both_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
+    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
+    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     clip_norm: float | Sequence[float] | Space
     """Clipping of the importance ratio (> 0). Default: 0.1."""
     clip_value: float | Sequence[float] | Space | None
@@ -986,9 +1012,10 @@ class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     policy_noise_coef: float | Sequence[float] | Space
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
-class TuneTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_DDPG_SAC_TD3_TRPO,
-    Both_PPO_TRPO, Both_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
-    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+class TuneTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO,
+    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_IMPALA_TRPO,
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     actor_iterations: int | Sequence[int] | Space
     """Steps that the line search tries per train step, each half of the last (≥ 1).

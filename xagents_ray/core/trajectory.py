@@ -52,6 +52,8 @@ class Trajectory(NamedTuple):
     # float32 [T, B, n], of all actions under the behavior policy, or None.
     probabilities: FloatArray | None = None
     info: Array | None = None  # float64 [T, B, info_size], for rewards of other goals
+    # float32 [1, B, noise_units], noise on the network's weights in all steps, or None.
+    network_noise: FloatArray | None = None
 
     @property
     def stack(self) -> int:
@@ -61,6 +63,8 @@ class Trajectory(NamedTuple):
 
 FRAME_FIELDS = ("observations", "starts")
 """Fields with a row for each frame instead of one for each step."""
+NETWORK_NOISE = "network_noise"
+"""Field with one row for all steps."""
 
 
 class Replayed(Trajectory):
@@ -88,8 +92,15 @@ class Transitions(NamedTuple):
     log_probs: FloatArray | None = None
 
 
-def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the dtype and shape of each field for one step, by name."""
+def field_types(
+    spec: EnvSpec, noise_units: int = 0
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the dtype and shape of each field for one step, by name.
+
+    Args:
+        spec: spec of the environments.
+        noise_units: size of the noise on the acting network's weights; 0 for none.
+    """
     flags = "starts", "terminated", "truncated", "valid"
     numbers = "rewards", "log_probs", "values", "discounts", "priorities"
     return {
@@ -97,6 +108,7 @@ def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
         "actions": ("int32" if spec.is_discrete else "float32", spec.action_shape),
         "probabilities": ("float32", (spec.n_actions,)),
         "info": ("float64", (spec.info_size,)),
+        NETWORK_NOISE: ("float32", (noise_units,)),
         "weights_version": ("int64", ()),
         **dict.fromkeys(flags, ("bool", ())),
         **dict.fromkeys(numbers, ("float32", ())),

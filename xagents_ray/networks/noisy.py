@@ -93,16 +93,25 @@ class Noisy(Dense):
 def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout:
     """Return a network with noise on the weights of its dense layers.
 
-    The first layer with weights extracts features and gets no noise unless it is the
-    only one. The noise is FACTORISED or INDEPENDENT; its initial deviation `sigma`
-    defaults to the paper's.
+    The first layer with weights of each branch extracts features and gets no noise,
+    unless it is the branch's only one. The noise is FACTORISED or INDEPENDENT; its
+    initial deviation `sigma` defaults to the paper's.
     """
-    weighted = [layer for layer in layout.layers if layer.shapes]
-    features = weighted[: len(weighted) > 1]
+    weighted = [i for i, layer in enumerate(layout.layers) if layer.shapes]
+    before = {i: _layer_before(layout, i) for i in weighted}
+    features = {i for i in before.values() if before.get(i) == -1}
     layers = [
         Noisy(**vars(layer), noise=noise, sigma=sigma or _SIGMA[noise])
-        if type(layer) is Dense and layer not in features
+        if type(layer) is Dense and i not in features
         else layer
-        for layer in layout.layers
+        for i, layer in enumerate(layout.layers)
     ]
     return replace(layout, layers=tuple(layers))
+
+
+def _layer_before(layout: Layout, index: int) -> int:
+    """Return the index of the nearest layer with weights before a layer, or -1."""
+    source = layout.layers[index].source
+    while source >= 0 and not layout.layers[source].shapes:
+        source = layout.layers[source].source
+    return source

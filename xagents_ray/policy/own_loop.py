@@ -219,6 +219,7 @@ class Agent:
         length = self._config.batch_steps
         is_image = self._run.spec.is_image
         self._rows = TrajectoryWriter(before, length, is_image, self._coder)
+        self._policy.begin_rollout(self._generators)
         self._noise = self._policy.noise(self._generators, length)
         self._row = 0
 

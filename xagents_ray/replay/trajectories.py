@@ -7,6 +7,7 @@ import numpy as np
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     FRAME_FIELDS,
+    NETWORK_NOISE,
     Array,
     Fill,
     Replayed,
@@ -32,6 +33,8 @@ class TrajectoryReplay(Replay):
         seed: seed of the sampling.
         behavior: stored field of the behavior policy: `probabilities`, for discrete
             actions, or `log_probs`.
+        noise_units: size of each trajectory's noise on the acting network's weights; 0
+            if it has none.
     """
 
     def __init__(
@@ -42,14 +45,17 @@ class TrajectoryReplay(Replay):
         longest: int,
         seed: int,
         behavior: str = "probabilities",
+        noise_units: int = 0,
     ) -> None:
         self._quota = env_quotas(capacity, n_envs)
         # Time-major within a slot, like trajectories and samples.
         self._stored: dict[str, Array] = {}
-        types, slots = field_types(spec), int(self._quota[0])
-        for name in (*required_fields(Trajectory), behavior):
+        types, slots = field_types(spec, noise_units), int(self._quota[0])
+        names = [*required_fields(Trajectory), behavior]
+        for name in names + [NETWORK_NOISE] * (noise_units > 0):
             dtype, shape = types[name]
             rows = longest + (spec.stack if name in FRAME_FIELDS else 0)
+            rows = 1 if name == NETWORK_NOISE else rows
             self._stored[name] = np.zeros((slots, rows, n_envs, *shape), dtype)
         self._observations = self._stored["observations"]
         self._inserted = np.zeros(n_envs, np.int64)

@@ -95,6 +95,7 @@ class LocalDriver:
                 n_envs,
                 run.seed,
                 goal_rewards=self._goal_rewards,
+                noise_units=run.stored_noise_units,
             )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)

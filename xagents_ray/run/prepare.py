@@ -250,8 +250,8 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
     kind, config = run.algorithm.replay, run.config.algorithm.replay
     if kind is None or config is None:
         return 0
-    n_envs = run.config.env.n_envs
-    return empty_replay(kind, run.spec, config, capacity, n_envs, 0).nbytes
+    n_envs, noise_units = run.config.env.n_envs, run.stored_noise_units
+    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, noise_units).nbytes
 
 
 def new_directory(run: RunSpec) -> RunDirectory:

@@ -26,10 +26,14 @@ def empty_replay(
     capacity: int,
     n_envs: int,
     seed: int,
+    noise_units: int,
 ) -> Replay:
     """Create a replay of a class without committing its memory."""
     make: Callable[..., Replay] = resolve_class("replay", kind)
-    return make(spec, capacity, n_envs, config.batch_steps, seed, *config.arguments)
+    more = [noise_units] if noise_units else []
+    return make(
+        spec, capacity, n_envs, config.batch_steps, seed, *config.arguments, *more
+    )
 
 
 def replay_for(
@@ -40,6 +44,7 @@ def replay_for(
     seed: int,
     shard: int = 0,
     goal_rewards: GoalRewardFunction | None = None,
+    noise_units: int = 0,
 ) -> Replay:
     """Create the replay of a run, or a shard of it.
 
@@ -51,6 +56,7 @@ def replay_for(
         seed: seed of the run.
         shard: index of the shard, among `config.replay_shards`.
         goal_rewards: function that computes the rewards of relabeled goals.
+        noise_units: see `RunSpec.stored_noise_units`.
     Raises:
         UserError: the machine's memory can't hold it.
     """
@@ -58,7 +64,9 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        replay = empty_replay(kind, spec, config, size, end - first, seed + shard)
+        replay = empty_replay(
+            kind, spec, config, size, end - first, seed + shard, noise_units
+        )
         if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
     except MemoryError:

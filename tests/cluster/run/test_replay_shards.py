@@ -169,6 +169,23 @@ def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
         shard.insert()
 
 
+def test_shards_hold_the_noise_of_trajectories() -> None:
+    row, spec = find_algorithm("acer"), EnvSpec((4,), "float32", 1, 2)
+    given = {"env": "CartPole-v1", "n_envs": 3, "replay_shards": 2, "max_steps": 1}
+    given |= {"noisy": "factorised", "buffer_max_size": 60}
+    config = Config.of(row.config, given)
+    run = RunSpec(row, config, spec, row.layouts(config.algorithm, spec), seed=5)
+    shard = ReplayService(run, 1)
+    shard.start()
+    units = run.layout.noise_units
+    assert shard.open()["network_noise"] == ("<f4", (20, 1, 2, units))
+    plain = Config.of(row.config, {**given, "noisy": None})
+    layouts = row.layouts(plain.algorithm, spec)
+    shard = ReplayService(RunSpec(row, plain, spec, layouts, seed=5), 1)
+    shard.start()
+    assert "network_noise" not in shard.open()
+
+
 def test_a_replay_of_another_size_is_refused(ray: FakeRay, tmp_path: Path) -> None:
     path = _save(_filled(ray), tmp_path / "checkpoints")
     with pytest.raises(UserError, match="expected"):
