@@ -11,7 +11,7 @@ buffer extends `Replay`.
 
 Settings are a dataclass that extends `AlgorithmConfig`. Its fields are custom options
 (`option`, `count`, …) and shared options, with their checks, from the modules
-`learning`, `models`, `policy_gradient`, `state_dependent`, `replay`,
+`learning`, `models`, `policy_gradient`, `state_dependent`, `noisy_layers`, `replay`,
 `trajectory_replay` and `off_policy`: `n_steps: int = policy_gradient.n_steps(256)`.
 
 `xagents_ray.compat` only uses these names and those of `xagents_ray`.
@@ -21,6 +21,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from xagents_ray.algorithms import (
+    noisy_layers,
     off_policy,
     policy_gradient,
     state_dependent,
@@ -133,6 +134,7 @@ __all__ = [
     "models",
     "named_weights",
     "newest_arrays",
+    "noisy_layers",
     "off_policy",
     "option",
     "options",
