@@ -240,7 +240,8 @@ class Overridable:
         """Return the newest observations, [B, *observation_shape].
 
         The policy acts on the result, and learns from it. Images are single frames,
-        which are stacked afterwards.
+        which are stacked afterwards. A policy that is loaded from the run gets the
+        unchanged observations.
         """
         return self._running("get_states").states
 
