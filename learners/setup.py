@@ -52,6 +52,7 @@ class LearnerSetup(Generic[ConfigT]):
     targets: list[tuple[Any, Any]] = field(default_factory=list, init=False)
     optimizers: dict[str, Any] = field(default_factory=dict, init=False)
     variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
+    _drawn: list[Layout] = field(default_factory=list, init=False)
 
     def counter(self, name: str) -> tf.Variable:
         """Return a new int64 [] counter, initially 0."""
@@ -79,7 +80,9 @@ class LearnerSetup(Generic[ConfigT]):
 
     def network(self, layout: Layout, name: str) -> Any:
         """Return a new network, a `keras.Model`; see `networks.keras.build_model`."""
-        model = self.models[name] = self._build(layout, name)
+        model = self._build(layout, name, redrawn=layout in self._drawn)
+        self._drawn.append(layout)
+        self.models[name] = model
         return model
 
     def with_target(
@@ -104,6 +107,8 @@ class LearnerSetup(Generic[ConfigT]):
         self.optimizers[key] = optimizer
         return optimizer
 
-    def _build(self, layout: Layout, name: str) -> Any:
+    def _build(self, layout: Layout, name: str, redrawn: bool = False) -> Any:
         takes_noise, dtype = layout.noise_units > 0, self.config.precision
-        return networks.build_model(layout, self.seed, name, dtype, takes_noise)
+        return networks.build_model(
+            layout, self.seed, name, dtype, takes_noise, redrawn
+        )

@@ -25,7 +25,11 @@ from xagents_ray.core.trajectory import (
     WeightsFile,
     slice_envs,
 )
-from xagents_ray.run.learner_access import encode_models, make_learner
+from xagents_ray.run.learner_access import (
+    encode_models,
+    load_tensorflow,
+    make_learner,
+)
 from xagents_ray.run.replay_buffer import replay_for, shard_bounds
 
 
@@ -132,13 +136,18 @@ class ReplayService:
 
 
 class LearnerService:
-    """The learner of a run; `stop` and `ping` are answered during `update`."""
+    """The learner of a run; `stop` and `ping` are answered during `update`.
 
-    def __init__(self, run: RunSpec) -> None:
-        self._run = run
+    `definitions` define initializers that its process lacks.
+    """
+
+    def __init__(self, run: RunSpec, definitions: tuple[bytes, ...] = ()) -> None:
+        self._run, self._definitions = run, definitions
 
     def start(self) -> tuple[int, list[str]]:
         """Create the learner; return its cores, and notes on the initial weights."""
+        load_tensorflow()  # quietly, before initializers import it
+        install_definitions(self._definitions)
         self._learner, notes = make_learner(self._run)
         return self._run.learner_cores, list(notes)
 

@@ -44,7 +44,7 @@ def temporary_folder(size: int) -> Iterator[Path]:
 @functools.lru_cache(maxsize=8)
 def keras_model(layout: Layout) -> Any:
     """Return a Keras model to save and load with; cached, as building one is slow."""
-    return networks.build_model(layout, 0, "weights")
+    return networks.build_model(layout, None, "weights")
 
 
 _NAME = "model.weights.h5"

@@ -148,6 +148,8 @@ def test_mistakes_are_told_with_a_remedy() -> None:
     for settings in ({}, {"max_steps": None}, {"local": True}):
         with pytest.raises(UserError, match="fit needs an end: give target_reward=, m"):
             xagents_ray.PPO(envs).fit(**settings)
+    with pytest.raises(UserError, match="optimizer='adm' is none of Keras: give ada"):
+        model("ddpg", "actor_model", "adm")
     with pytest.raises(UserError, match="no such weights file"):
         model("ddpg", "actor_model").load_weights("missing.tf")
 
@@ -157,6 +159,14 @@ def test_a_critic_of_bounded_values_is_told() -> None:
     actor = model("td3", "actor_model")
     with pytest.warns(UserWarning, match=r"ends in tanh.*\['td3'\]\['critic_model'\]"):
         xagents_ray.TD3(envs, actor, actor)
+
+
+def test_an_actor_that_training_bounds_is_told() -> None:
+    envs = create_envs("Pendulum-v1", preprocess=False)
+    Path("actor.cfg").write_text("[dense-0]\nunits=4\n[dense-1]\noutput=1\n")
+    actor = ModelReader("actor.cfg", [1], 3).build_model()
+    with pytest.warns(UserWarning, match=r"adds a tanh to actor\.cfg, which this mod"):
+        xagents_ray.DDPG(envs, actor)
 
 
 PROGRAM = """

@@ -60,7 +60,7 @@ after = model.get_weights()
 assert not any(map(np.array_equal, after, before))
 x = np.random.default_rng(1).normal(size=[50, 4]).astype(np.float32)
 assert (agent.policy.act(x) == np.argmax(model(x)[0], -1)).all()
-train(model, still)
+train(model, still, weights=None, resume=None)
 assert near(model.get_weights(), after)
 agent.fit(max_steps=80)  # goes on
 assert not any(map(np.array_equal, model.get_weights(), after))
@@ -126,6 +126,29 @@ agent.fit(max_steps=80, local=True)
 assert not np.array_equal(actor.get_weights()[0], before[0][0])
 assert not np.array_equal(critic.get_weights()[0], before[1][0])
 
+def make_critic(env):
+    given = keras.Input(env.observation_space.shape)
+    return keras.Model(given, keras.layers.Dense(1)(given))
+
+def starts_of(agent):
+    paths = agent._models.write(pathlib.Path(), agent.settings)["weights"]
+    return [pathlib.Path(path).name for path in paths]
+
+before = actor.get_weights()
+agent = xagents_ray.TD3(envs, actor, make_critic, buffers, lr=1e-30, quiet=True)
+agent.fit(max_steps=80, local=True)
+assert near(actor.get_weights(), before)
+arrays = newest_arrays(agent.result.directory)
+np.testing.assert_array_equal(arrays["actor/dense-0/kernel"], actor.get_weights()[0])
+own = keras.Input([4])
+keras.Model(own, keras.layers.Dense(1)(own)).save("critic.keras")
+none = "none.npz"
+for each in ("critic.keras", "script_networks:critic"):
+    assert starts_of(xagents_ray.TD3(envs, actor, each)) == ["actor.npz", none, none]
+critic = read("sac", "critic_model", 4, [1])
+agent = xagents_ray.SAC(envs, critic_model=critic, feature_maker=make_critic)
+assert starts_of(agent) == [none, "critic.npz", none]
+
 policy = read("a2c", "model", 3, [1, 1])
 still = {"lr": 1e-30, "quiet": True, "normalize_observations": True}
 agent = xagents_ray.A2C(envs, policy, init_log_std=-1.0, **still)
@@ -152,8 +175,9 @@ asks = xagents_ray.A2C(envs, policy, lr=1e-30, quiet=True)._models.write(
 assert np.load(asks["weights"][0]).files.count("action_scaling") == 0
 """
 MISTAKES = """
-import warnings
-from xagents_ray.extend import register_initializer
+import pathlib, warnings
+from tensorflow.python.keras import layers, models
+from xagents_ray.extend import named_weights, register_initializer, write_weights
 
 def refused(function, words):
     try:
@@ -170,15 +194,44 @@ refused(lambda: xagents_ray.A2C(envs, wrong).fit(max_steps=9, local=True),
 refused(lambda: ModelReader(path, [3, 1], (4,), seed=-1), "--seed must be")
 refused(lambda: read().load_weights("missing.tf"), "missing.tf: no such weights file")
 
+def warned(function, words):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result = function()
+    assert any(words in str(each.message) for each in found), found
+    return result
+
 q = xagents_ray.agents["dqn"]["model"]["ann"][0]
 q = ModelReader(q, [2], (4,)).build_model()
 before = q.get_weights()
-agent = xagents_ray.DQN(envs, q, dueling=True, buffer_max_size=64, quiet=True)
-with warnings.catch_warnings(record=True) as found:
-    warnings.simplefilter("always")
-    agent.fit(max_steps=40, local=True)
-assert any("this model keeps its own" in str(each.message) for each in found)
+duel = {"dueling": True, "buffer_max_size": 64, "quiet": True}
+agent = xagents_ray.DQN(envs, q, **duel)
+refused(agent.play, "learned nothing yet")
+warned(lambda: agent.fit(max_steps=40, local=True), "this model keeps its own")
 assert all(map(np.array_equal, q.get_weights(), before))
+x = np.random.default_rng(1).normal(size=[50, 4]).astype(np.float32)
+learned = agent.policy.act(x)
+np.testing.assert_array_equal(np.argmax(agent.model(x), -1), learned)
+agent.policy.save("dueling.npz")
+warned(lambda: q.load_weights("dueling.npz"), "is of another network than")
+assert all(map(np.array_equal, q.get_weights(), before))
+again = xagents_ray.DQN(envs, q, **duel)
+np.testing.assert_array_equal(again.policy.act(x), learned)
+start = again._models.write(pathlib.Path(), again.settings)
+assert start == {"weights": ["dueling.npz"]}
+assert all(map(np.array_equal, again.model.get_weights(), agent.model.get_weights()))
+refused(xagents_ray.DQN(envs, q).play, "which this agent's network lacks")
+write_weights("plain.npz", {k: x.numpy() for k, x in named_weights(q).items()})
+assert q.load_weights("plain.npz") is q and q.weights_path is None
+refused(lambda: xagents_ray.DQN(envs, q, **duel).fit(max_steps=9, local=True),
+        "which the weights of this model lack")
+refused(xagents_ray.DQN(envs, q, **duel).play, "the weights of this model lack")
+
+old = layers.Input((4,))  # of another Keras: training converts it
+old = models.Model(old, [layers.Dense(n)(old) for n in (2, 1)])
+old = xagents_ray.A2C(envs, old)
+assert not old._models.has_unfilled
+refused(lambda: old.model, "is made when training starts")
 
 class Tiny(keras.initializers.RandomNormal):
     def __init__(self, seed):

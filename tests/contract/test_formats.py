@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_models
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.layers import Dense
 from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.weights import read_file, write_file
@@ -129,6 +131,23 @@ def test_keras_loads_our_models(name: str, tmp_path: Path) -> None:
     model = keras.models.load_model(path)
     expected = {name: arrays[name] for name in layout.shapes}
     assert_same(networks.weight_arrays(model), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_initializers_that_are_unknown_here(kind: str, tmp_path: Path) -> None:
+    """A child process writes and reads files, and nothing is drawn there."""
+    layers = [
+        replace(layer, initializer="tiny") if isinstance(layer, Dense) else layer
+        for layer in VECTOR.layers
+    ]
+    layout = replace(VECTOR, layers=tuple(layers))
+    arrays, path = arrays_of(layout, {}), tmp_path / f"a{kind}"
+    write_file(formats.encode_weights(arrays, layout, str(path)))
+    got, _ = formats.decode_weights(read_file(str(path)), layout, {})
+    assert_same(got, arrays)
+    if kind == ".keras":
+        loaded = networks.weight_arrays(keras.models.load_model(path))
+        assert_same(loaded, arrays)
 
 
 @pytest.mark.filterwarnings(

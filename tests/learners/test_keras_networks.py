@@ -12,6 +12,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
@@ -102,6 +103,14 @@ def model_of_old_keras(env: Any) -> Any:
     return models.Model(inputs=given, outputs=[logits, old.Dense(1)(feature)])
 
 
+def critic_file() -> str:
+    draw = keras.initializers.RandomUniform(-LARGEST, LARGEST, 3)
+    register_initializer("seeded", draw)
+    hidden = "[dense-0]\nunits=8\ninitializer=seeded\n"
+    Path("critic.cfg").write_text(f"{hidden}[dense-1]\noutput=1\n")
+    return "critic.cfg"
+
+
 def run_of(agent: str, **given: Any) -> RunSpec:
     row = find_algorithm(agent)
     settings = {"max_steps": 1, "local": True, "seed": 1, **given}
@@ -120,8 +129,9 @@ def weights_of(run: RunSpec) -> dict[str, Any]:
         lambda: critic_of,
         lambda: critic(seed=3),
         lambda: critic(Scaled(), seed=3),
+        lambda: critic_file(),
     ],
-    ids=["model", "function", "seeded", "unknown to NumPy"],
+    ids=["model", "function", "seeded", "unknown to NumPy", ".cfg"],
 )
 @pytest.mark.parametrize("given", [("td3", {}), ("sac", {"critics": 3})])
 def test_critics_of_one_network_begin_differently(

@@ -130,7 +130,7 @@ VECTOR_MISTAKES = {
     ),
     "unknown initializer": (
         "[dense-0]\nunits=4\ninitializer=ortogonal\n",
-        ["[dense-0] initializer", "did you mean orthogonal", "glorot_uniform"],
+        ["[dense-0] initializer", "did you mean orthogonal", "; register one of your"],
     ),
     "gain without orthogonal": (
         "[dense-0]\nunits=4\ngain=1\n",
@@ -398,6 +398,38 @@ def test_instances_without_a_seed_get_one(tmp_path: Path) -> None:
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
 
 
+SEEDED = keras.initializers.RandomNormal(stddev=0.1, seed=3)
+
+
+class Unseeded(keras.initializers.RandomNormal):
+    """Can't be made from its config."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 0.1)
+
+
+@pytest.mark.parametrize("given", [SEEDED, lambda: SEEDED, Unseeded])
+def test_a_second_network_gets_another_seed(given: Any, tmp_path: Path) -> None:
+    """Critics that begin alike would stay so for ever."""
+    register_initializer("mine", given)
+    layout = read(tmp_path, four_equal_layers("mine"), (24,), [24])
+    one, again, second = (
+        kernels(networks.build_model(layout, seed, "q", redrawn=redrawn))
+        for seed, redrawn in ((7, False), (8, False), (7, True))
+    )
+    for name, array in one.items():
+        assert (array == again[name]).all() == (given is not Unseeded)
+        assert abs(np.corrcoef(array.ravel(), second[name].ravel())[0, 1]) < 0.25
+
+
+def test_a_shared_instance_that_cant_be_redrawn(tmp_path: Path) -> None:
+    register_initializer("mine", Unseeded())
+    layout = read(tmp_path, four_equal_layers("mine"), (24,), [24])
+    networks.build_model(layout, 7, "critic")
+    with pytest.raises(UserError, match=r"'mine' can't be made with another seed \(T"):
+        networks.build_model(layout, 7, "critic-2", redrawn=True)
+
+
 def test_initializers_that_are_refused(tmp_path: Path) -> None:
     register_initializer("HeNormal", keras.initializers.HeNormal)  # is known
     for name, given, words in (
@@ -410,10 +442,12 @@ def test_initializers_that_are_refused(tmp_path: Path) -> None:
     def needy(needed: float) -> None:
         """Take what nobody gives."""
 
-    register_initializer("needy", needy)
+    register_initializer("needy", needy)  # so that the file is read
     layout = read(tmp_path, "[dense-0]\ninitializer=needy\noutput=1\n", (3,), [2])
-    with pytest.raises(UserError, match=r"'needy' can't be made .* but gain and seed"):
-        networks.build_model(layout, 0, "q")
+    for each in (needy, dict):  # the latter has no signature
+        register_initializer("needy", each)
+        with pytest.raises(UserError, match=r"'needy' can't be made .* gain and seed"):
+            networks.build_model(layout, 0, "q")
 
 
 def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ class RunSpec:
     spec: EnvSpec  # specification of the environments
     layouts: tuple[Layout, ...]  # layouts of the networks; the first one acts
     seed: int  # the user's seed, or a random one
-    weights: tuple[WeightsFile, ...] = ()  # initial weights of the models, if any
+    # Initial weights of the models, if any; an empty file leaves a model's own.
+    weights: tuple[WeightsFile, ...] = ()
     # Contents of the models' Keras files, with their initial weights; None for others.
     networks: tuple[bytes | None, ...] = ()
     # Cores that each part of the run may use; None for all cores of its machine.

@@ -1,7 +1,6 @@
 """Base of the agents of xagents, which collect settings for `train` and `play`."""
 
 import tempfile
-import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,11 @@ from xagents_ray import Callback, Evaluation, Policy, Result, UserError, load
 from xagents_ray.compat import buffers
 from xagents_ray.compat.agent_models import AgentModels
 from xagents_ray.compat.envs import EnvList
-from xagents_ray.compat.model_reader import CfgModel, optimizer_of, optimizer_settings
+from xagents_ray.compat.model_reader import (
+    optimizer_of,
+    optimizer_settings,
+    warn_of_ends,
+)
 from xagents_ray.compat.overrides import (
     AgentLoop,
     Overridable,
@@ -71,7 +74,7 @@ class CompatAgent(Overridable):
         self._check_names(models)
         self._models = AgentModels(self.row, models, self._settings)
         self._loop = None
-        self._warn_of_bounded_values(models)
+        warn_of_ends(self.row, models)
 
     def fit(
         self,
@@ -220,8 +223,7 @@ class CompatAgent(Overridable):
             given = {"local": True, **given}
         try:
             with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
-                if not {"resume", "weights"} & given.keys():
-                    given |= self._models.write(Path(folder), given)
+                given |= self._models.write(Path(folder), given)
                 result = train_with_listeners(self.row.name, given, listeners)
         finally:
             self._loop = None
@@ -250,23 +252,6 @@ class CompatAgent(Overridable):
                     "its first model."
                 )
             return load(weights, agent=self.row.name, **given)
-
-    def _warn_of_bounded_values(self, models: Mapping[str, Any]) -> None:
-        for model in self.row.models:
-            given = models.get(model.file)
-            if not isinstance(given, CfgModel) or "value" not in model.heads:
-                continue
-            if given.layout is None:
-                continue
-            end = given.layout.outputs[model.heads.index("value")]
-            activation = given.layout.layers[end].activation
-            if activation != "linear":
-                own = f"xagents_ray.agents[{self.row.name!r}][{model.file!r}]"
-                warnings.warn(
-                    f"{model.file}: {given.cfg_file} ends in {activation}, which "
-                    f"bounds the values that it can learn; {own} has others.",
-                    stacklevel=3,
-                )
 
 
 def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:

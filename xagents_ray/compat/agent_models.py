@@ -1,6 +1,7 @@
 """The networks of an agent as Keras models."""
 
 import secrets
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,19 +80,32 @@ class AgentModels:
             settings: settings of the training that will start.
         Returns:
             An empty dict if training needs no files: Keras models that are not from
-            .cfg files bring their weights along.
+            .cfg files bring their weights along, and the settings may say what training
+            starts from.
         Raises:
-            UserError: a model doesn't fit the environment.
+            UserError: a model doesn't fit the environment, or its weights don't fit the
+                settings.
         """
+        if settings.get("resume") is not None:
+            return {}
         self._settings, self._known, self._fitting = settings, None, {}
         if not self._made and not any(map(_is_from_cfg, self._given.values())):
             return {}
-        return {"weights": [self._write(each, folder) for each in self._networks]}
+        self._named = {}
+        for each in self._networks:
+            self._exists(each)  # refuses models of other environments
+        if settings.get("weights") is not None:
+            return {}
+        paths = [self._write(each, folder) for each in self._networks]
+        if not any(paths):
+            return {}
+        none = str(folder / "none.npz")  # for networks that training makes
+        extend.write_weights(none, {})
+        return {"weights": [path or none for path in paths]}
 
     def write_acting(self, folder: Path) -> str | None:
-        """Write the acting network's weights; None if it isn't a Keras model."""
-        first = self._networks[0]
-        return self._write(first, folder) if self._exists(first) else None
+        """Write the acting network's weights; None if there are none."""
+        return self._write(self._networks[0], folder) or None
 
     def read(self, directory: str) -> None:
         """Give the models the weights of a run's newest checkpoint."""
@@ -104,6 +118,7 @@ class AgentModels:
             for name, variable in self._variables(each).items():
                 variable.assign(own[name])
             if isinstance(model, CfgModel):
+                model.weights_path = None
                 names = self._row.extras(each, *self._facts)
                 model.extras = {name: own[name] for name in names}
             self._left[each.name] = model.get_weights()
@@ -119,11 +134,7 @@ class AgentModels:
     @property
     def _trained(self) -> list[Model]:
         """The networks that there are models of, with the layers of training."""
-        found = [each for each in self._networks if self._exists(each)]
-        for each in found:
-            if each.name not in self._fitting:
-                self._fitting[each.name] = self._fits(each)
-        return [each for each in found if self._fitting[each.name]]
+        return [each for each in self._networks if self._exists(each)]
 
     @property
     def _facts(self) -> tuple[AlgorithmConfig, EnvSpec]:
@@ -151,21 +162,32 @@ class AgentModels:
         return each.name == first.name
 
     def _exists(self, each: Model) -> bool:
+        return each.name in self._made or self._is_given(each)
+
+    def _is_given(self, each: Model) -> bool:
+        """Return whether training uses the model that was given for a network."""
         given = self._given.get(each.file)
-        return each.name in self._made or (_is_keras(given) and self._is_first(each))
+        if not _is_keras(given) or not self._is_first(each):
+            return False
+        if each.name not in self._fitting:
+            self._fitting[each.name] = self._fits(each, given)
+        return self._fitting[each.name]
 
     def _model(self, each: Model) -> Any:
         """Return the Keras model of a network; make it if it wasn't given."""
         given = self._given.get(each.file)
         if each.name in self._made:
             return self._made[each.name]
-        if _is_keras(given) and self._is_first(each):
+        if self._is_given(each):
             return given
         if _is_keras(given) and not _is_from_cfg(given):
             made = extend.redrawn_model(given, f"{self._seed} {each.name}")
         else:
             layout, path = self._layout(each), self.settings.get(each.file)
-            made = model_of_layout(layout, path, self._seed, each.name)
+            is_first = self._is_first(each)
+            made = model_of_layout(layout, path, self._seed, each.name, not is_first)
+            if is_first and (loaded := getattr(given, "weights_path", None)):
+                made.load_weights(loaded)
         self._made[each.name] = made
         return made
 
@@ -181,13 +203,12 @@ class AgentModels:
             )
         return self._row.layout_of(each, config, spec)
 
-    def _fits(self, each: Model) -> bool:
+    def _fits(self, each: Model, given: Any) -> bool:
         """Return whether training uses a model's layers as they are; else warn.
 
         Raises:
             UserError: the model was read for an environment with other spaces.
         """
-        given: Any = self._given.get(each.file)
         if not _is_from_cfg(given):
             return True
         config, spec = self._facts
@@ -202,29 +223,47 @@ class AgentModels:
             return True
         warnings.warn(
             f"{each.file}: the agent's settings add layers to {given.cfg_file}, so "
-            "training starts from new weights and this model keeps its own.",
-            stacklevel=4,
+            "this model keeps its own weights; those of training are in the agent's "
+            "output_models.",
+            stacklevel=7,
         )
         return False
 
     def _write(self, each: Model, folder: Path) -> str:
-        """Write a network's weights to a file; return its path."""
+        """Write a network's weights to a file; return its path, or "" without weights.
+
+        Raises:
+            UserError: the model that was given has weights, and not all layers.
+        """
+        given: Any = self._given.get(each.file) if self._is_first(each) else None
+        exists = self._exists(each)
+        model: Any = self._model(each) if exists else given
+        if loaded := getattr(model, "weights_path", None):
+            return str(loaded)
+        if _is_from_cfg(given) and not self._is_given(each):
+            self._check_replaced(each, given)
+        if not exists:
+            return ""
         config, spec = self._facts
-        if self._fits(each):
-            variables = self._variables(each)
-        else:
-            layout = self._row.layout_of(each, config, spec)
-            new = model_of_layout(layout, None, self._seed, each.name)
-            variables = extend.named_weights(new)
-        arrays = copy_of(variables)
+        arrays = copy_of(self._variables(each))
         for name, shape in self._row.extras(each, config, spec).items():
             arrays[name] = np.full(shape, _first_value(name, config), np.float32)
-        loaded = getattr(self._model(each), "extras", None)
-        if loaded is not None and "action_scaling" not in loaded:
+        extras = getattr(model, "extras", None)
+        if extras is not None and "action_scaling" not in extras:
             arrays.pop("action_scaling", None)  # so that a note asks about old weights
         path = str(folder / f"{each.name}.npz")
-        extend.write_weights(path, {**arrays, **(loaded or {})})
+        extend.write_weights(path, {**arrays, **(extras or {})})
         return path
+
+    def _check_replaced(self, each: Model, given: CfgModel) -> None:
+        """Raise UserError if weights of a model that lacks layers would be lost."""
+        if each.name in self._left or given.extras is None or given.weights_path:
+            return
+        raise UserError(
+            f"{each.file}: the agent's settings add layers to {given.cfg_file}, which "
+            "the weights of this model lack: load weights that were trained with these "
+            "settings, or leave the settings out."
+        )
 
     def _variables(self, each: Model) -> Mapping[str, Any]:
         """Return the variables of a network's model by their names in training."""
@@ -249,7 +288,8 @@ def _first_value(name: str, config: AlgorithmConfig) -> float:
 
 
 def _is_keras(given: Any) -> bool:
-    return hasattr(given, "get_weights") and hasattr(given, "get_config")
+    keras = sys.modules.get("keras")  # Keras 3; TensorFlow has an older one too
+    return keras is not None and isinstance(given, keras.Model)
 
 
 def _is_from_cfg(given: Any) -> bool:

@@ -3,6 +3,7 @@
 import functools
 import os
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from xagents_ray import extend
+from xagents_ray import UserError, extend
 
 _OF_KERAS = {"lr": 1e-3, "opt_epsilon": 1e-7}
 """Defaults of Keras optimizers."""
@@ -69,6 +70,7 @@ class ModelReader:
 
         Raises:
             UserError: the file is invalid; the message names the section and the key.
+                Or Keras has no such optimizer.
         """
         for name, initializer in self.initializers.items():
             if initializer != name:
@@ -79,7 +81,13 @@ class ModelReader:
         seed = secrets.randbits(31) if self.seed is None else self.seed
         model = model_of_layout(layout, self.cfg_file, seed, self.cfg_file.stem)
         if self.optimizer is not None:
-            model.compile(self.optimizer)
+            try:
+                model.compile(self.optimizer)
+            except (TypeError, ValueError):
+                raise UserError(
+                    f"optimizer={self.optimizer!r:.80} is none of Keras: give adam, "
+                    "rmsprop or a Keras optimizer."
+                ) from None
             if isinstance(self.optimizer, str):
                 model.given_optimizer = self.optimizer
         return model
@@ -93,25 +101,41 @@ class CfgModel:
         layout: the network's layout; None for copies.
         extras: arrays of the loaded weights file that aren't the network's, by name.
         given_optimizer: the name of the optimizer, if the reader was given one.
+        weights_path: path of the loaded weights file, if it is of another network: that
+            of an agent whose settings add layers.
     """
 
     cfg_file: Path | None = None
     layout: extend.Layout | None = None
     extras: Mapping[str, Any] | None = None
     given_optimizer: str | None = None
+    weights_path: str | None = None
 
     def load_weights(self, path: str | Path, *args: Any, **settings: Any) -> "CfgModel":
         """Load a weights file: .tf, .weights.h5, .npz, .keras, or another of Keras.
 
+        If it is of another network, this model keeps its weights, and an agent whose
+        settings add those layers, such as `dueling=True`, starts from the file.
+
         Raises:
-            UserError: the file can't be read, or is of another network.
+            UserError: the file can't be read.
         """
         name = str(path)
         is_ours = name.endswith(".weights.h5") or not name.endswith(_OTHERS)
         if self.layout is None or not is_ours:
             super().load_weights(path, *args, **settings)  # type: ignore[misc]
+            self.extras, self.weights_path = {}, None
             return self
         arrays = extend.read_weights(name, self.layout)
+        self.weights_path = name if arrays is None else None
+        if arrays is None:
+            warnings.warn(
+                f"{name} is of another network than {self.cfg_file}: this model keeps "
+                "its weights, and an agent whose settings add those layers starts from "
+                "the file.",
+                stacklevel=2,
+            )
+            return self
         for key, variable in extend.named_weights(self).items():
             variable.assign(arrays.pop(key))
         self.extras = arrays
@@ -140,7 +164,11 @@ def _kind(functional: Any) -> Any:
 
 
 def model_of_layout(
-    layout: extend.Layout, path: Path | None, seed: int, name: str
+    layout: extend.Layout,
+    path: Path | None,
+    seed: int,
+    name: str,
+    redrawn: bool = False,
 ) -> Any:
     """Return a layout's network as a `keras.Model` that is a `CfgModel`.
 
@@ -149,17 +177,48 @@ def model_of_layout(
         path: path of its .cfg file, if it has one.
         seed: seed of the initial weights.
         name: name of the model, which the initial weights depend on too.
+        redrawn: whether user initializers with seeds get others, for a second network.
     """
     # A local run comes later, and can't set the threads once there are variables.
     if (flops := max(layer.flops for layer in layout.layers)) < _LARGE:
         extend.set_threads(1, 1 if flops < _MEDIUM else 2)
     # Leave GPU memory to the learner, which has a separate process on Ray.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    built = extend.build_model(layout, seed, name)
+    built = extend.build_model(layout, seed, name, redrawn=redrawn)
     kind: Any = type(built)
     model = _kind(kind)(built.inputs, built.outputs, name=built.name)
     model.cfg_file, model.layout = path, layout
     return model
+
+
+def warn_of_ends(row: extend.Algorithm, models: Mapping[str, Any]) -> None:
+    """Warn of .cfg models whose last activation isn't what an agent needs.
+
+    Args:
+        row: the algorithm of the agent.
+        models: networks of the agent by the name of their setting.
+    """
+    for model in row.models:
+        given = models.get(model.file)
+        if not isinstance(given, CfgModel) or given.layout is None:
+            continue
+        if model.is_bounded and given.layout.bounded() != given.layout:
+            warnings.warn(
+                f"{model.file}: training adds a tanh to {given.cfg_file}, which this "
+                "model lacks: end the file in activation=tanh.",
+                stacklevel=3,
+            )
+        if "value" not in model.heads:
+            continue
+        end = given.layout.outputs[model.heads.index("value")]
+        activation = given.layout.layers[end].activation
+        if activation != "linear":
+            own = f"xagents_ray.agents[{row.name!r}][{model.file!r}]"
+            warnings.warn(
+                f"{model.file}: {given.cfg_file} ends in {activation}, which bounds "
+                f"the values that it can learn; {own} has others.",
+                stacklevel=3,
+            )
 
 
 def copy_of(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:

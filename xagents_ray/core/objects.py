@@ -132,7 +132,7 @@ def _own_name(value: Any) -> str:
 
 
 def install_definitions(definitions: Iterable[bytes]) -> None:
-    """Register the environments that another process exported.
+    """Register the environments and other objects that another process exported.
 
     Raises:
         UserError: a module is missing or different in this process.
@@ -142,6 +142,6 @@ def install_definitions(definitions: Iterable[bytes]) -> None:
             install_objects(definition)
         except (ImportError, AttributeError) as error:
             raise UserError(
-                f"--env needs what can't be imported here ({error}): install the same "
-                "modules on every node."
+                f"The run needs what can't be imported here ({error}): install the "
+                "same modules on every node."
             ) from None

@@ -1,8 +1,8 @@
 """The Keras model of a layout; imports TensorFlow, so env actors don't use it."""
 
-import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,20 +15,25 @@ from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks.heads import WeightlessLayer
+from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.section import INITIALIZERS
 
 __autograph__ = False
 
+_WITHIN = "uniform_within"
+"""Name of the initializer of noisy layers."""
 
-def _initializer(name: str, gain: float, seed: int) -> Any:
+
+def _initializer(name: str, gain: float, seed: int, redrawn: bool = False) -> Any:
     """Return a kernel's initializer; each layer needs a different seed.
 
     `uniform_within` is that of noisy layers, whose gain is the bound.
     """
     own = objects.find_kept("initializer", name)
     if own is not None:
-        return _user_initializer(name, own, gain, seed)
-    if name == "uniform_within":
+        return _user_initializer(name, own, gain, seed, redrawn)
+    if name == _WITHIN:
         return keras.initializers.RandomUniform(-gain, gain, seed)
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
@@ -38,52 +43,90 @@ def _initializer(name: str, gain: float, seed: int) -> Any:
     return keras.initializers.get({"class_name": name, "config": config})
 
 
-def _user_initializer(name: str, given: Any, gain: float, seed: int) -> Any:
+def _stand_in(name: str, gain: float, seed: int) -> Any:
+    """Return an initializer for weights that are replaced: none is a user's own."""
+    is_known = name in INITIALIZERS or name == _WITHIN
+    return _initializer(name if is_known else "glorot_uniform", gain, seed)
+
+
+def _user_initializer(
+    name: str, given: Any, gain: float, seed: int, redrawn: bool
+) -> Any:
     """Return the initializer of a user's instance, class or function.
 
-    A class or function that makes one gets `gain` and `seed` if it takes them; a
-    function of a shape is an initializer itself. An instance without a seed of its own
-    gets this one.
+    One without a seed of its own gets this one; `redrawn` replaces its own.
 
     Raises:
         UserError: it can't be made.
     """
-    if isinstance(given, keras.initializers.Initializer):
-        config = given.get_config()
-        if config.get("seed", seed) is None:
-            return type(given).from_config({**config, "seed": seed})
-        return given
+    made = given
+    if not isinstance(given, keras.initializers.Initializer):
+        try:
+            made = _called(given, gain=gain, seed=seed)
+        except Exception as error:
+            raise UserError(
+                f"The initializer {name!r} can't be made ({one_line(error)}): register "
+                "one that needs no arguments but gain and seed."
+            ) from error
+    if not isinstance(made, keras.initializers.Initializer):
+        return made
+    config = made.get_config()
+    own = config.get("seed", seed)
+    if own == seed or not (own is None or redrawn):
+        return made
+    try:
+        return type(made).from_config({**config, "seed": seed})
+    except Exception as error:
+        if own is None and not (redrawn and made is given):
+            return made  # Keras draws its seed
+        raise UserError(
+            f"The initializer {name!r} can't be made with another seed "
+            f"({one_line(error)}), which a second network needs: register a class or "
+            "a function that takes seed."
+        ) from error
+
+
+def _called(given: Any, **offered: Any) -> Any:
+    """Return what a class or function makes of those arguments that it takes.
+
+    A function of a shape is an initializer itself.
+    """
     parameters = inspect.signature(given).parameters
     if "shape" in parameters and not inspect.isclass(given):
         return given
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    offered = {"gain": gain, "seed": seed}
     own = {key: x for key, x in offered.items() if takes_all or key in parameters}
-    try:
-        return given(**own)
-    except Exception as error:
-        raise UserError(
-            f"The initializer {name!r} can't be made ({one_line(error)}): register "
-            "one that needs no arguments but gain and seed."
-        ) from error
+    return given(**own)
 
 
 def build_model(
     layout: Layout,
-    seed: int,
+    seed: int | None,
     name: str,
     dtype: str = "float32",
     takes_noise: bool = False,
+    redrawn: bool = False,
 ) -> Any:
     """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
     Initial weights depend on the seed and on the model's name. Weights and outputs are
     float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
-    With `takes_noise`, the model has a second input, float32 [B, noise_units], or [1,
-    noise_units] for all rows.
+
+    Args:
+        layout: the network.
+        seed: seed of the initial weights; None if they are replaced, for which the
+            user's initializers need not be registered.
+        name: name of the model.
+        dtype: `float32` or `bfloat16`.
+        takes_noise: whether it has a second input, float32 [B or 1, noise_units].
+        redrawn: whether user initializers with seeds get others, as they have been
+            used for an earlier network with this layout.
+    Raises:
+        UserError: an initializer of the user's can't be made.
     """
-    entropy = np.random.SeedSequence([seed, *name.encode()])
+    entropy = np.random.SeedSequence([seed or 0, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
+    draw: Any = _stand_in if seed is None else partial(_initializer, redrawn=redrawn)
     x = keras.Input(layout.input_shape, name="observation")
     noise: Any = None
     if takes_noise:
@@ -91,20 +134,25 @@ def build_model(
     exact, values = _heads(layout), list[Any]()
     places = zip(layout.layers, seeds, layout.noise_places, strict=True)
     for i, (layer, own, place) in enumerate(places):
-        read = x if layer.source < 0 else values[layer.source]
-        if layer.more_sources:
-            more = [values[j] for j in layer.more_sources]
-            read = keras.ops.concatenate([read, *more], axis=-1)
-        initializer = functools.partial(_initializer, seed=int(own))
-        made = layer.keras(keras.layers, initializer)
+        read = _input_of(layer, x, values)
+        made = layer.keras(keras.layers, partial(draw, seed=int(own)))
         if dtype == "bfloat16" and i not in exact:
             made.dtype_policy = "mixed_bfloat16"
         if noise is None or place is None:
             values.append(made(read))
         else:
             values.append(made(read, noise[:, place]))
-    given = x if noise is None else [x, noise]
-    return keras.Model(given, [values[i] for i in layout.outputs], name=name)
+    ends = [values[i] for i in layout.outputs]
+    return keras.Model(x if noise is None else [x, noise], ends, name=name)
+
+
+def _input_of(layer: Layer, x: Any, values: Sequence[Any]) -> Any:
+    """Return what a layer reads of the model's input and of earlier outputs."""
+    read = x if layer.source < 0 else values[layer.source]
+    if not layer.more_sources:
+        return read
+    more = [values[i] for i in layer.more_sources]
+    return keras.ops.concatenate([read, *more], axis=-1)
 
 
 def _heads(layout: Layout) -> set[int]:
@@ -133,7 +181,7 @@ def of_observations(
         shape: shape of one observation; stacked images are [stack, H, W, ...].
         spec: spec of the environment.
     """
-    layers, model = keras.layers, build_model(layout, 0, "network")
+    layers, model = keras.layers, build_model(layout, None, "network")
     for name, variable in named_weights(model).items():
         variable.assign(weights[name])
     given = keras.Input(shape, dtype=spec.observation_dtype, name="observation")

@@ -58,14 +58,16 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
 def register_initializer(name: str, initializer: Any) -> None:
     """Register a kernel initializer for .cfg files, as in `initializer=tiny`.
 
-    Keras' own are known by their names. Registering a name again replaces it. Runs on
-    Ray get it too; the command line doesn't know it.
+    Keras' own are known by their names. Registering a name again replaces it. The
+    learner of a run on Ray gets it too. A later process registers it again before it
+    reads the file, to load or resume a run; so the command line can't.
 
     Args:
         name: name of the initializer.
         initializer: a Keras initializer, or a class or function that makes one, which
             may take `gain` and `seed`, or a function of a shape and a dtype that
-            returns the values.
+            returns the values. Where critics share a file, each one after the first
+            gets another seed than the initializer's own.
     Raises:
         UserError: the name is another initializer's of Keras, or it can't be called.
     Example:

@@ -35,6 +35,7 @@ _INITIALIZER_ALIASES = {
     "uniform": "random_uniform",
     "zero": "zeros",
 }
+_OWN = "; register one of your own first, with xagents_ray.extend.register_initializer"
 
 
 def keras_initializer(name: str) -> str:
@@ -123,13 +124,15 @@ class Section:
         text = self.values.get("initializer", "glorot_uniform")
         if text not in known and (name := keras_initializer(text)) in INITIALIZERS:
             return name
-        return self._word("initializer", "glorot_uniform", known)
+        return self._word("initializer", "glorot_uniform", known, _OWN)
 
-    def _word(self, key: str, default: str, known: Sequence[str]) -> str:
+    def _word(
+        self, key: str, default: str, known: Sequence[str], more: str = ""
+    ) -> str:
         text = self.values.get(key, default)
         if text not in known:
             advice = f"{did_you_mean(text, known) or '.'} Known are {', '.join(known)}"
-            raise self.error(key, f"unknown {text!r}{advice}")
+            raise self.error(key, f"unknown {text!r}{advice}{more}")
         return text
 
 

@@ -15,7 +15,7 @@ from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import encode_npz, write_file
 
 
-def read_weights(path: str, layout: Layout) -> dict[str, Array]:
+def read_weights(path: str, layout: Layout) -> dict[str, Array] | None:
     """Return the arrays of a weights file, in this process.
 
     Args:
@@ -23,9 +23,10 @@ def read_weights(path: str, layout: Layout) -> dict[str, Array]:
         layout: layout of the network.
     Returns:
         float32 arrays of the network, by names such as `dense-0/kernel`, and the
-        `log_std`, `action_scaling` and float64 statistics that the file has.
+        `log_std`, `action_scaling` and float64 statistics that the file has. None if
+        it is of another network.
     Raises:
-        UserError: the file is missing, damaged, or of another network.
+        UserError: the file is missing or damaged.
     """
     file = read_any_weights(path)
     arrays = decode_unmatched(file, layout)
@@ -34,6 +35,9 @@ def read_weights(path: str, layout: Layout) -> dict[str, Array]:
         for name, array in arrays.items()
         if name in ("log_std", "action_scaling") or name.startswith(POLICY_STATISTICS)
     }
+    shapes = {k: array.shape for k, array in arrays.items() if k not in extras}
+    if shapes != layout.shapes:
+        return None
     return match_arrays(arrays, layout.shapes, extras, file.path, layout)[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
+from xagents_ray.storage.weights import is_empty
 
 LEARNERS = "xagents_ray.learners.build"
 """Module that creates learners; importing it imports all of their dependencies."""
@@ -36,6 +37,8 @@ def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
     learner = import_module(LEARNERS).build_learner(run)
     row, notes = run.algorithm, list[str]()
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
+        if is_empty(file):
+            continue
         extras = row.extras(model, run.config.algorithm, run.spec)
         arrays, more = weights_formats.decode_weights(file, layout, extras)
         learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})

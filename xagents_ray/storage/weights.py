@@ -175,6 +175,11 @@ def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
     return {"": out.getvalue()}
 
 
+def is_empty(file: WeightsFile) -> bool:
+    """Return whether a file is that of no arrays, for a network without weights yet."""
+    return file.files == encode_npz({})
+
+
 def arrays_in(file: WeightsFile) -> dict[str, Array]:
     """Return the arrays of an `.npz` file by name.
 

@@ -60,6 +60,8 @@ def test_an_algorithm_learns_acts_and_is_tuned(cluster: str) -> None:
 NETWORKS = """
 import numpy as np
 import xagents_ray
+from xagents_ray.extend import named_weights, newest_arrays
+from xagents_ray.utils.common import ModelReader, create_envs
 
 settings = {"env": "CartPole-v1", "n_envs": 2, "n_steps": 16, "seed": 1, "quiet": True}
 on_ray = {"address": "ADDRESS", "n_actors": 1}
@@ -71,6 +73,25 @@ def train(name, **own):
 
 print(train("known", model=known, optimizer=adam, lr_decay=True, local=True) > 0)
 print(train("unknown", model=unknown, **on_ray) > 0)
+
+class Tiny(keras.initializers.RandomNormal):
+    def __init__(self, seed):
+        super().__init__(0.0, 1e-6, seed)
+
+ModelReader.initializers["tiny"] = Tiny
+with open("tiny.cfg", "w") as file:
+    file.write("[dense-0]\\nunits=8\\ninitializer=tiny\\ncommon=1\\n"
+               "[dense-1]\\noutput=1\\n[dense-2]\\noutput=1\\n")
+given = ModelReader("tiny.cfg", [2, 1], (4,)).build_model()
+before = given.get_weights()
+agent = xagents_ray.A2C(create_envs("CartPole-v1", 2, preprocess=False), given,
+                        lr=0.01, quiet=True, **on_ray)
+directory = agent.fit(max_steps=60).directory
+newest = newest_arrays(directory)
+print(all(np.array_equal(x, newest[f"policy/{name}"])
+          for name, x in named_weights(given).items()))
+print(any(map(np.array_equal, given.get_weights()[::2], before[::2])))
+
 print(train("features", feature_maker=features, local=True) > 0)
 xagents_ray.train("ppo", resume="runs/ppo/CartPole-v1/unknown", max_steps=400,
                   model=unknown, local=True)
@@ -85,9 +106,13 @@ train("failing", model=failing, **on_ray)
 
 
 def test_networks_act_learn_and_resume(cluster: str) -> None:
-    """Those that NumPy can't compute bring TensorFlow to the env actors."""
+    """Those that NumPy can't compute bring TensorFlow to the env actors.
+
+    The learner has an initializer of this script, and its weights come back.
+    """
     done = script(NETWORKS, cluster, "script_networks.py")
-    assert done.stdout == "True\n" * 3 + "(2, 2)\n{'complete': 1}\n", done.stderr
+    expected = "True\n" * 3 + "False\nTrue\n"
+    assert done.stdout == expected + "(2, 2)\n{'complete': 1}\n", done.stderr
     trace = done.stderr.split("RemoteTraceback: \n")[1].splitlines()
     assert trace[1].endswith('script.py", line 36, in failing')
     assert trace[-1].endswith("(script.py, line 36); fix it there.")

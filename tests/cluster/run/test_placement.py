@@ -1,11 +1,13 @@
 """What runs claim of clusters that aren't here: only the nodes' sizes are made up."""
 
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.run import placement
 from xagents_ray.cluster.run.placement import (
     ClusterNode,
     RunParts,
@@ -15,6 +17,7 @@ from xagents_ray.cluster.run.placement import (
     run_claims,
     single_claim,
 )
+from xagents_ray.core import objects
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.settings.config import Config
 
@@ -156,6 +159,22 @@ def claimed(
     flags = config(n_envs=4, policy_lag=lag)
     run: Any = SimpleNamespace(config=flags, learner_cores=cores)
     return RunParts(calls, run, (), has_claim), own
+
+
+def test_initializers_that_a_learner_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its run alone, as others may need what its node lacks."""
+    kept = {("initializer", "odd"): Lock().acquire, ("initializer", "own"): print}
+    monkeypatch.setattr(objects, "_kept", kept)
+    layers = [SimpleNamespace(initializer="own"), SimpleNamespace()]
+    run: Any = SimpleNamespace(layouts=[SimpleNamespace(layers=layers)])
+    (sent,) = placement._initializers(run)
+    kept.clear()
+    objects.install_objects(sent)
+    assert kept == {("initializer", "own"): print}
+    kept["initializer", "odd"] = Lock().acquire
+    layers[0].initializer = "odd"
+    with pytest.raises(UserError, match="An initializer can't be sent to the learner"):
+        placement._initializers(run)
 
 
 @pytest.mark.parametrize("has_claim", [False, True])
