@@ -194,8 +194,10 @@ def _called(
     space = gym.spaces.Box(low, high, shape, dtype)
     env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
+    drawing = resolve_name(f"{_CONVERSION}drawing_as_python")
     try:
-        return maker(env)
+        with drawing():
+            return maker(env)
     except UserError:
         raise
     except Exception as error:
