@@ -80,7 +80,7 @@ def encode_h5(
 
     Arrays that are neither the network's nor extras are left out.
     """
-    model = _with_weights(layout, arrays)
+    model = _with_weights(layout, arrays, is_whole=False)
     with temporary_folder(sum(array.nbytes for array in arrays.values())) as folder:
         path = folder / _NAME
         _save(model.save_weights, path)
@@ -93,11 +93,10 @@ def encode_keras(
 ) -> dict[str, bytes]:
     """Return a file with the whole model; its weights have the extras of `encode_h5`.
 
-    The network must have only layers that Keras has.
+    The network must have only layers that Keras has. The model ends in the softmax
+    that the learner removed.
     """
-    model, first = _with_weights(layout, arrays), layout.layers[0]
-    if isinstance(first, WholeModel):
-        model = model.get_layer(first.name).model
+    model = _with_weights(layout, arrays, is_whole=True)
     size = 2 * sum(array.nbytes for array in arrays.values())
     content = io.BytesIO()
     with temporary_folder(size) as folder:
@@ -112,10 +111,27 @@ def encode_keras(
     return {"": content.getvalue()}
 
 
-def _with_weights(layout: Layout, arrays: Mapping[str, FloatArray]) -> Any:
-    """Return the Keras model of a layout with these weights."""
+def _saved_model(layout: Layout, is_whole: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the Keras model whose weights files hold, and its variables by name.
+
+    Args:
+        layout: layout of the network.
+        is_whole: whether files hold the model too.
+    """
+    if is_whole:
+        layout = layout.with_softmax()
+        if isinstance(layout.layers[0], WholeModel):
+            return keras_models.saved_model(layout)
     model = keras_model(layout)
-    for name, variable in networks.named_weights(model).items():
+    return model, networks.named_weights(model)
+
+
+def _with_weights(
+    layout: Layout, arrays: Mapping[str, FloatArray], is_whole: bool
+) -> Any:
+    """Return the model of `_saved_model` with these weights."""
+    model, variables = _saved_model(layout, is_whole)
+    for name, variable in variables.items():
         variable.assign(arrays[name])
     return model
 
@@ -134,6 +150,28 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     Raises:
         ValueError: the file is damaged.
     """
+    return _decoded(file, _names(layout, is_whole=False))
+
+
+def decode_keras(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+    """Return the arrays of a file with a whole model; see `decode_h5`.
+
+    The model in the file is never made: its weights are named by the layout's own.
+
+    Args:
+        file: the weights in the file, as a `.weights.h5`.
+        layout: layout of the network.
+    Raises:
+        ValueError: the file is damaged.
+    """
+    return _decoded(file, _names(layout, is_whole=True))
+
+
+def _decoded(file: WeightsFile, names: Mapping[str, str]) -> dict[str, Array]:
+    """Return the arrays of a file under the names that `names` has for their paths.
+
+    Integers of layers are the states of random generators, and left out.
+    """
     done = subprocess.run(
         [sys.executable, "-I", "-c", _READ_HDF5, *sys.path],
         input=file.files[""],
@@ -148,35 +186,19 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
         raise ValueError(f"{file.path} has another digest")
-    names = _names(layout)
     return {
         names.get(where, where.removeprefix(EXTRAS)): array
         for where, array in found.items()
-        if where.startswith((_LAYERS, EXTRAS))
+        if where in names
+        or where.startswith(EXTRAS)
+        or (where.startswith(_LAYERS) and array.dtype.kind == "f")
     }
 
 
-def decode_keras(file: WeightsFile, layout: Layout) -> dict[str, Array]:
-    """Return the arrays of a file with a whole model; see `decode_h5`.
-
-    Args:
-        file: the weights, and the model as the part `.keras`.
-        layout: layout of the network.
-    Raises:
-        ValueError: the file is damaged.
-    """
-    arrays = decode_h5(file, layout)
-    if not isinstance(layout.layers[0], WholeModel):
-        return arrays
-    extras = {k: x for k, x in arrays.items() if not k.startswith(_LAYERS)}
-    return extras | keras_models.weights_of(file.path, file.files[".keras"], layout)
-
-
 @functools.lru_cache(maxsize=8)
-def _names(layout: Layout) -> dict[str, str]:
+def _names(layout: Layout, is_whole: bool) -> dict[str, str]:
     """Return the names of the network's arrays by their paths in a Keras file."""
-    model = keras_model(layout)
-    variables = networks.named_weights(model)
+    model, variables = _saved_model(layout, is_whole)
     for i, variable in enumerate(variables.values()):
         variable.assign(np.full(variable.shape, i))
     names = list(variables)
@@ -185,7 +207,11 @@ def _names(layout: Layout) -> dict[str, str]:
         _save(model.save_weights, path)
         with h5py.File(path, "r") as file:
             found = _datasets(file)
-    return {where: names[int(array.flat[0])] for where, array in found.items()}
+    return {
+        where: names[int(array.flat[0])]
+        for where, array in found.items()
+        if array.dtype.kind == "f"
+    }
 
 
 def _save(write: Callable[[str], None], path: Path) -> None:

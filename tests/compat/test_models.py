@@ -192,6 +192,7 @@ wrong = ModelReader(path, [3, 1], (4,)).build_model()
 refused(lambda: xagents_ray.A2C(envs, wrong).fit(max_steps=9, local=True),
         "give ModelReader output_units=[2, 1] and input_shape=(4,)")
 refused(lambda: ModelReader(path, [3, 1], (4,), seed=-1), "--seed must be")
+refused(lambda: xagents_ray.A2C(envs, "net.h5").model, "is made when training starts")
 refused(lambda: read().load_weights("missing.tf"), "missing.tf: no such weights file")
 
 def warned(function, words):

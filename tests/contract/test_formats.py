@@ -1,6 +1,7 @@
 """Weights files of TensorFlow and Keras, ours and others'."""
 
 import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,12 @@ def test_initializers_that_are_unknown_here(kind: str, tmp_path: Path) -> None:
         assert_same(loaded, arrays)
 
 
+def layout_of(model: Any, agent: str = "ppo", spec: EnvSpec = CARTPOLE) -> Layout:
+    """Return the layout of an agent's first network, made by code of this process."""
+    objects.keep("network-file", keras_models.model_bytes(model, "mine"), "mine")
+    return find_algorithm(agent).models[0].layout("mine", spec)
+
+
 @pytest.mark.filterwarnings(
     "ignore:__array__ implementation:DeprecationWarning"  # Keras' own, in its save
 )
@@ -159,8 +166,7 @@ def test_whole_models_of_a_user(tmp_path: Path) -> None:
     x = keras.layers.BatchNormalization()(keras.layers.Dense(8)(given))
     x = keras.layers.Dropout(0.1)(x)
     mine = keras.Model(given, [keras.layers.Dense(n)(x) for n in (2, 1)])
-    objects.keep("network-file", keras_models.model_bytes(mine, "mine"), "mine")
-    layout = find_algorithm("ppo").models[0].layout("mine", CARTPOLE)
+    layout = layout_of(mine)
     extras = {"observation/size": ()}
     arrays, path = arrays_of(layout, extras), tmp_path / "a.keras"
     write_file(formats.encode_weights(arrays, layout, str(path)))
@@ -168,9 +174,77 @@ def test_whole_models_of_a_user(tmp_path: Path) -> None:
     assert len(loaded.weights) == len(mine.weights)
     for array, name in zip(loaded.get_weights(), layout.shapes, strict=True):
         np.testing.assert_array_equal(array, arrays[name])
-    got, _ = formats.decode_weights(read_file(str(path)), layout, extras)
-    assert_same(got, arrays)
+    for other in (path, tmp_path / "a.weights.h5"):
+        write_file(formats.encode_weights(arrays, layout, str(other)))
+        got, _ = formats.decode_weights(read_file(str(other)), layout, extras)
+        assert_same(got, arrays)
     mine.save(path)
+    got, _ = formats.decode_weights(read_file(str(path)), layout, {})
+    for array, name in zip(mine.get_weights(), layout.shapes, strict=True):
+        np.testing.assert_array_equal(got[name], array)
+
+
+@pytest.mark.parametrize("between", [(), ("BatchNormalization",), ("Lambda",)])
+@pytest.mark.parametrize("end", ["activation", "layer"])
+def test_keras_files_end_in_the_softmax_of_the_model(
+    end: str, between: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The learner has logits; the value is deeper than those, as in many models."""
+    layers, given = keras.layers, keras.Input((4,))
+    x = layers.Dense(8)(given)
+    for kind in between:
+        own = (lambda x: 2 * x,) if kind == "Lambda" else ()
+        x = getattr(layers, kind)(*own)(x)
+    is_layer = end == "layer"
+    logits = layers.Dense(2, None if is_layer else "softmax")(x)
+    policy = layers.Softmax()(logits) if is_layer else logits
+    mine = keras.Model(given, [policy, layers.Dense(1)(layers.Dense(2)(x))])
+    rng = np.random.default_rng(4)
+    mine.set_weights([rng.random(w.shape, np.float32) for w in mine.get_weights()])
+    layout, path = layout_of(mine), tmp_path / "a.keras"
+    assert layout.with_softmax() != layout
+    arrays = keras_models.weights_of(
+        "mine", objects.find_kept("network-file", "mine"), layout
+    )
+    write_file(formats.encode_weights(arrays, layout, str(path)))
+    x = np.random.default_rng(5).normal(size=(3, 4)).astype(np.float32)
+    saved = keras.models.load_model(path, safe_mode=False)
+    for ours, theirs in zip(saved(x), mine(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    got, _ = formats.decode_weights(read_file(str(path)), layout, {})
+    assert_same(got, arrays)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_keras_files_of_actors_are_bounded(is_known: bool, tmp_path: Path) -> None:
+    given, path = keras.Input((5,)), tmp_path / "a.keras"
+    x = given if is_known else keras.layers.BatchNormalization()(given)
+    mine = keras.Model(given, keras.layers.Dense(2)(x))
+    layout = layout_of(mine, "td3", SPECS["continuous"])
+    arrays = keras_models.weights_of(
+        "mine", objects.find_kept("network-file", "mine"), layout
+    )
+    write_file(formats.encode_weights(arrays, layout, str(path)))
+    x = 9 * np.ones((2, 5), np.float32)
+    saved = keras.models.load_model(path)
+    np.testing.assert_allclose(saved(x), np.tanh(mine(x)), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"  # Keras' own, in its save
+)
+def test_no_model_is_made_of_a_weights_file(tmp_path: Path) -> None:
+    """Its config may be of any size; the weights have names of the layout's own."""
+    given, path = keras.Input((4,)), tmp_path / "a.keras"
+    x = keras.layers.BatchNormalization()(given)
+    mine = keras.Model(given, [keras.layers.Dense(n)(x) for n in (2, 1)])
+    layout = layout_of(mine)
+    mine.save(path)
+    with zipfile.ZipFile(path) as parts:
+        weights = parts.read("model.weights.h5")
+    with zipfile.ZipFile(path, "w") as parts:
+        parts.writestr("config.json", '{"class_name": "Lambda", "config": {}}')
+        parts.writestr("model.weights.h5", weights)
     got, _ = formats.decode_weights(read_file(str(path)), layout, {})
     for array, name in zip(mine.get_weights(), layout.shapes, strict=True):
         np.testing.assert_array_equal(got[name], array)

@@ -133,7 +133,7 @@ def test_code_for_drlbox_names_settings_that_there_are(row: tuple[str, str]) -> 
         command = ast.unparse(call.func)
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         if command == "load":
-            assert given.keys() <= {"agent", "env"}
+            assert given.keys() <= {"agent", "env", "model", "which"}
             continue
         first = call.args[0]
         assert isinstance(first, ast.Constant)

@@ -8,13 +8,19 @@ import keras
 import numpy as np
 import pytest
 
+import xagents_ray
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.run.learner_access import make_learner
-from xagents_ray.run.prepare import prepare_run
+from xagents_ray.run.prepare import (
+    begin_in,
+    new_directory,
+    prepare_run,
+    with_own_names,
+)
 from xagents_ray.settings.config import Config
 
 LARGEST = 1e-3
@@ -71,6 +77,27 @@ def of_old_keras(obs_space: Any) -> Any:
 
     given = old.Input(shape=obs_space.shape)
     return given, hidden(given, old)
+
+
+def pretrained(obs_space: Any) -> Any:
+    from tensorflow.python.keras import models
+
+    given, feature = of_old_keras(obs_space)
+    model = models.Model(given, feature)
+    model.set_weights([np.full(w.shape, 0.5) for w in model.get_weights()])
+    return given, feature
+
+
+def doubled(obs_space: Any) -> Any:
+    given = layers.Input(shape=obs_space.shape)
+    return given, layers.Lambda(lambda x: 2 * x)(hidden(given))
+
+
+def doubled_in_old_keras(obs_space: Any) -> Any:
+    from tensorflow.python.keras import layers as old
+
+    given, feature = of_old_keras(obs_space)
+    return given, old.Lambda(lambda x: 2 * x)(feature)
 
 
 def streams(obs_space: Any) -> Any:
@@ -164,8 +191,13 @@ def test_critics_of_one_network_begin_differently(
 
 @pytest.mark.parametrize(
     "given",
-    [{"model": actor_critic}, {"feature_maker": features}],
-    ids=["model", "features"],
+    [
+        {"model": actor_critic},
+        {"feature_maker": features},
+        {"model": model_of_old_keras},
+        {"feature_maker": of_old_keras},
+    ],
+    ids=["model", "features", "model, old", "features, old"],
 )
 def test_networks_that_functions_make_repeat_with_a_seed(given: dict[str, Any]) -> None:
     def kernels(seed: int) -> list[Any]:
@@ -205,6 +237,8 @@ MAKERS = {
     "streams, old": ({"feature_maker": streams_of_old_keras}, 4),
     "model": ({"model": model_of_drlbox}, 4),
     "model, old": ({"model": model_of_old_keras}, 3),
+    "code": ({"feature_maker": doubled}, 3),
+    "code, old": ({"feature_maker": doubled_in_old_keras}, 3),
 }
 
 
@@ -217,6 +251,13 @@ def test_networks_that_are_made_for_drlbox(given: dict[str, Any], count: int) ->
     assert len(kernels) == count
     sources = {run.layout.layers[i].source for i in run.layout.outputs}
     assert len(sources) == (1 if count == 3 else 2)
+
+
+def test_weights_that_a_function_sets_are_kept() -> None:
+    run = run_of("a2c", env="CartPole-v1", feature_maker=pretrained)
+    weights = weights_of(run)
+    assert (weights["policy/dense-0/kernel"] == 0.5).all()
+    assert (weights["policy/dense-0/bias"] == 0.5).all()
 
 
 def test_one_feature_for_one_output() -> None:
@@ -259,6 +300,9 @@ def test_files_with_whole_models() -> None:
     model = named_model()
     model.save("own.keras")
     model.save("own.h5")
+    rows = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
+    loaded = xagents_ray.load("own.h5", agent="a2c", env="CartPole-v1", model="own.h5")
+    assert (loaded.act(rows) == np.argmax(model(rows)[0], -1)).all()
     for given in (
         {"model": "own.keras"},
         {"model": "own.h5"},
@@ -274,6 +318,19 @@ def test_files_with_whole_models() -> None:
         expected = [array for array in model.get_weights() if array.ndim == 2]
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_run_knows_its_h5_file_again() -> None:
+    named_model().save("own.h5")
+    run = run_of("a2c", env="CartPole-v1", model="own.h5")
+    directory = new_directory(run)
+    begin_in(directory, run)
+    _, stored = directory.settings()
+    config, given = type(run.config.algorithm), {"model": "own.h5"}
+    assert with_own_names(config, given, stored) == {"model": stored["model"]}
+    named_model().save("own.h5")
+    assert with_own_names(config, given, stored) == given
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

@@ -1,6 +1,8 @@
 """Asynchronous advantage actor-critic."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xagents_ray.algorithms import (
     noisy_layers,
@@ -18,7 +20,11 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 class A3CConfig(AlgorithmConfig):
     """Asynchronous advantage actor-critic, arXiv:1602.01783."""
 
-    replaced = trajectory_replay.OPTIONAL_REPLACED
+    replaced: ClassVar[Mapping[str, str]] = {
+        **trajectory_replay.OPTIONAL_REPLACED,
+        "batch_size": "an update learns from one trajectory of --n-steps of each "
+        "environment of an env actor; set --n-envs to their number times --n-actors",
+    }
     reads_values = False  # the learner recomputes them
     runs_free = True
     learns_each_rollout = True

@@ -23,6 +23,8 @@ class PPOConfig(AlgorithmConfig):
 
     replaced: ClassVar[Mapping[str, str]] = {
         **trajectory_replay.OPTIONAL_REPLACED,
+        "batch_size": "a round has one trajectory of --n-steps of each of --n-envs "
+        "environments; set into how many batches it is divided with --mini-batches",
         "vf_clip_param": "in RLlib it bounds the squared error of a value, and here "
         "--clip-value bounds the change of a value",
     }

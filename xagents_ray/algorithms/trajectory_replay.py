@@ -17,6 +17,8 @@ REPLACED: Mapping[str, str] = {
     "train_frequency": "every rollout is learned from; set the updates from the "
     "replay buffer with --replay-ratio",
     "gradient_steps": "set the updates from the replay buffer with --replay-ratio",
+    "batch_size": "an update learns from one trajectory of --n-steps of each "
+    "environment; set their number with --n-envs",
 }
 """Settings that algorithms with a trajectory replay lack, and what to use instead."""
 OPTIONAL_REPLACED: Mapping[str, str] = {

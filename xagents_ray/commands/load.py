@@ -29,7 +29,8 @@ def load(
         source: directory of a run or of one of its checkpoints; `last`, the run in
             `runs` (or `run_dir=`) that was started or resumed last; or a weights file
             (.npz, .weights.h5, .tf; the actor's, if there are separate critics), which
-            requires `agent` and `env`.
+            requires `agent` and `env`. A whole Keras model, .keras or .h5, is `model`
+            too.
         agent: name of the algorithm, such as `ppo`; not required for runs.
         env: the environment, as for `train`; not required for runs.
         which: checkpoint of a run: `best`, `last`, or its env step; None for `best` if

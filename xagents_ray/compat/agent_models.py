@@ -196,7 +196,7 @@ class AgentModels:
         given, (config, spec) = self.settings.get(each.file), self._facts
         maker = config.feature_maker if given is None else given
         name = str(given) if isinstance(given, str | Path) else ".keras"
-        if maker is not None and (name.endswith(".keras") or ":" in name):
+        if maker is not None and (name.endswith((".keras", ".h5")) or ":" in name):
             raise UserError(
                 f"{each.file} is made when training starts, of {maker!r:.80}: give the "
                 "agent a Keras model in its place to have it here."

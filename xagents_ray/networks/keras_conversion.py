@@ -1,10 +1,12 @@
 """Converts what a user's function returns, or an old file holds, to a Keras model."""
 
+import contextlib
 import json
 import os
+import random
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -32,7 +34,6 @@ def as_keras_model(given: Any, name: str) -> Any:
     Raises:
         UserError: Keras can't make a model of it.
     """
-    is_new = isinstance(given, tuple)
     try:
         if isinstance(given, tuple) and len(given) == 2:
             first, ends = given
@@ -42,15 +43,30 @@ def as_keras_model(given: Any, name: str) -> Any:
             with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
                 path = Path(folder, "model.h5")
                 given.save(str(path), include_optimizer=False)
-                given = keras.models.load_model(path, compile=False)
-            if is_new:  # the old Keras draws by a seed of TensorFlow's
-                given = keras.models.clone_model(given)
+                given = keras.models.load_model(path, compile=False, safe_mode=False)
     except Exception as error:
         raise UserError(
             f"{name}: Keras can't make a model of what was returned "
             f"({one_line(error)}): return a keras.Model, or its input and features."
         ) from error
     return given
+
+
+@contextlib.contextmanager
+def drawing_as_python() -> Iterator[None]:
+    """Seed TensorFlow by Python's `random` within the block; the old Keras draws by it.
+
+    The state of `random` stays as it is, as Keras draws by that.
+    """
+    context = resolve_name("tensorflow.python.eager.context:context")()
+    state = {name: getattr(context, name, None) for name in ("_seed", "_rng")}
+    draws = random.Random()
+    draws.setstate(random.getstate())
+    context._set_global_seed(draws.getrandbits(31))
+    try:
+        yield
+    finally:
+        vars(context).update(state)
 
 
 def _model_class(tensor: Any) -> Any:
@@ -82,6 +98,34 @@ def with_heads(given: Any, units: Sequence[int], name: str) -> Any:
     flat = flat * count if len(flat) == 1 else flat
     outputs = [keras.layers.Dense(n)(x) for n, x in zip(units, flat, strict=True)]
     return keras.Model(features.inputs, outputs)
+
+
+def without_softmax(model: Any) -> tuple[Any, list[str]]:
+    """Return a model without final softmaxes, and its outputs' original activations."""
+    activations = [_ended_by_softmax(x) for x in model.outputs]
+    before = [before_softmax(x) for x in model.outputs]
+    if any(x is not y for x, y in zip(before, model.outputs, strict=True)):
+        model = keras.Model(model.inputs, before)
+    return model, activations
+
+
+def before_softmax(output: Any) -> Any:
+    """Return the input of a softmax layer, or the output itself."""
+    layer, node, _ = output._keras_history
+    if not isinstance(layer, keras.layers.Softmax):
+        return output
+    return layer._inbound_nodes[node].input_tensors[0]
+
+
+def _ended_by_softmax(output: Any) -> str:
+    """Return "softmax" or "linear"; remove a softmax activation from the layer."""
+    layer = output._keras_history.operation
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax"
+    if getattr(layer, "activation", None) is not keras.activations.softmax:
+        return "linear"
+    layer.activation = keras.activations.linear
+    return "softmax"
 
 
 def keras_file_of_h5(name: str, content: bytes) -> bytes:

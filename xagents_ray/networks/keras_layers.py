@@ -117,13 +117,14 @@ class Embedding(LayerWithoutSection):
 class WholeModel(LayerWithoutSection):
     """A Keras model that NumPy can't compute; acting with it requires TensorFlow.
 
-    Its output is the concatenation of the model's outputs.
+    Its output is the concatenation of the model's outputs, each without its softmax.
     """
 
     model: str  # name of the model, for messages
-    config: str  # config of the model, JSON
+    config: str  # config of the model as the user gave it, JSON
     custom: tuple[tuple[str, Any], ...]  # classes from outside Keras, by name
     weights: tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes
+    is_own: bool = False  # whether this run's code made it, so Lambda layers may run
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.process import drawing_by, quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks import keras_files
+from xagents_ray.networks.keras_conversion import before_softmax, without_softmax
 from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
@@ -53,13 +55,17 @@ def model_bytes(model: Any, name: str) -> bytes:
         return path.read_bytes()
 
 
-def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any:
-    """Return the model in a `.keras` file."""
+def _opened(
+    name: str, file: bytes, is_own: bool, custom: dict[str, Any] | None = None
+) -> Any:
+    """Return the model in a `.keras` file; `is_own` is that of `WholeModel`."""
     with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
         path = Path(folder, "model.keras")
         path.write_bytes(file)
         try:
-            return keras.saving.load_model(path, custom, compile=False)
+            return keras.saving.load_model(
+                path, custom, compile=False, safe_mode=not is_own
+            )
         except Exception as error:
             reason = one_line(error).partition(". ")[0]  # the rest is a config dump
             raise UserError(
@@ -76,12 +82,13 @@ def weights_of(
     If `redrawn` is a seed, the model's initializers draw new weights from it.
     """
     own = layout.layers[0]
-    custom = dict(own.custom) if isinstance(own, WholeModel) else None
-    model = _opened(name, file, custom)
+    whole = own if isinstance(own, WholeModel) else None
+    custom = None if whole is None else dict(whole.custom)
+    model = _opened(name, file, whole is not None and whole.is_own, custom)
     if redrawn is not None:
         model = _redrawn(model, custom, redrawn)
-    if isinstance(own, WholeModel):
-        model, _ = _without_softmax(model)  # Keras orders weights by layer depth
+    if whole is not None:
+        model, _ = without_softmax(model)  # Keras orders weights by layer depth
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
 
 
@@ -97,7 +104,7 @@ def user_variables(model: Any, scale: float) -> dict[str, Any]:
     if network is not None:
         names = [name for layer in network.layers for name in layer.shapes]
         return dict(zip(names, model.weights, strict=True))
-    ends = [_before_softmax(x) for x in model.outputs]
+    ends = [before_softmax(x) for x in model.outputs]
     variables = keras.Model(model.inputs, ends).weights
     named = _named_shapes(variables)
     return {name: each for (name, _), each in zip(named, variables, strict=True)}
@@ -120,7 +127,11 @@ def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
     config = keras.saving.serialize_keras_object(model)
     draws = random.Random(seed)
     with drawing_by(seed):  # for random numbers without a seed in the config
-        return keras.saving.deserialize_keras_object(_reseeded(config, draws), custom)
+        return keras.saving.deserialize_keras_object(
+            _reseeded(config, draws),
+            custom,
+            safe_mode=False,  # its code is in this process already
+        )
 
 
 def _reseeded(config: Any, draws: random.Random) -> Any:
@@ -141,15 +152,16 @@ def whole_model(
     name: str, file: bytes
 ) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
     """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
-    model = _opened(name, file)
+    is_own = objects.find_kept("network-file", name) is file
+    model = _opened(name, file, is_own)
     if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
         shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
         raise UserError(
             f"{name}: a network has one input, and outputs of the form (None, units); "
             f"this one has {shapes}."
         )
-    linear = [_is_linear(x) for x in model.outputs]
-    model, activations = _without_softmax(model)
+    config = json.dumps(keras.saving.serialize_keras_object(model))
+    model, activations = without_softmax(model)
     layers = model._flatten_layers(include_self=False)
     for layer in layers:
         if layer.activity_regularizer is not None:
@@ -163,9 +175,10 @@ def whole_model(
         source=-1,
         output_shape=(sum(units),),
         model=name,
-        config=json.dumps(keras.saving.serialize_keras_object(model)),
+        config=config,
         custom=tuple(_user_kinds(layers).items()),
         weights=_named_shapes(model.weights),
+        is_own=is_own,
     )
     parts = [
         OutputSlice(
@@ -174,7 +187,7 @@ def whole_model(
             output_shape=(n,),
             first=sum(units[:i]),
             activation=activations[i],
-            is_linear=linear[i],
+            is_linear=activations[i] == "linear" and _is_linear(model.outputs[i]),
         )
         for i, n in enumerate(units)
     ]
@@ -200,38 +213,32 @@ def _is_linear(output: Any) -> bool:
     return is_dense and layer.activation is keras.activations.linear
 
 
-def _without_softmax(model: Any) -> tuple[Any, list[str]]:
-    """Return a model without final softmaxes, and its outputs' original activations."""
-    activations = [_ended_by_softmax(x) for x in model.outputs]
-    before = [_before_softmax(x) for x in model.outputs]
-    if any(x is not y for x, y in zip(before, model.outputs, strict=True)):
-        model = keras.Model(model.inputs, before)
-    return model, activations
-
-
-def _before_softmax(output: Any) -> Any:
-    """Return the input of a softmax layer, or the output itself."""
-    layer, node, _ = output._keras_history
-    if not isinstance(layer, keras.layers.Softmax):
-        return output
-    return layer._inbound_nodes[node].input_tensors[0]
-
-
-def _ended_by_softmax(output: Any) -> str:
-    """Return "softmax" or "linear"; remove a softmax activation from the layer."""
-    layer = output._keras_history.operation
-    if isinstance(layer, keras.layers.Softmax):
-        return "softmax"
-    if getattr(layer, "activation", None) is not keras.activations.softmax:
-        return "linear"
-    layer.activation = keras.activations.linear
-    return "softmax"
-
-
 def _made(whole: WholeModel) -> Any:
     """Return a new instance of the model, with new weights."""
     config, custom = json.loads(whole.config), dict(whole.custom)
-    return keras.saving.deserialize_keras_object(config, custom_objects=custom)
+    return keras.saving.deserialize_keras_object(
+        config, custom_objects=custom, safe_mode=not whole.is_own
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def saved_model(layout: Layout) -> tuple[Any, dict[str, Any]]:
+    """Return a user's whole model as files have it, and its variables by name.
+
+    It is the model that the user gave, with a tanh where the agent bounds an output.
+
+    Args:
+        layout: layout of the network, with its softmax.
+    """
+    whole, *parts = layout.layers
+    assert isinstance(whole, WholeModel)
+    model = _made(whole)
+    ends = [output._keras_history.operation for output in model.outputs]
+    learned, _ = without_softmax(model)
+    for layer, part in zip(ends, parts, strict=True):
+        if part.activation != "linear" and not isinstance(layer, keras.layers.Softmax):
+            layer.activation = keras.activations.get(part.activation)
+    return model, dict(zip(whole.shapes, learned.weights, strict=True))
 
 
 class _Whole(keras.layers.Layer):
@@ -239,7 +246,7 @@ class _Whole(keras.layers.Layer):
 
     def __init__(self, whole: WholeModel) -> None:
         super().__init__(name=whole.name)
-        self.model = _made(whole)
+        self.model, _ = without_softmax(_made(whole))
         self.names = [name for name, _ in whole.weights]
 
     def call(self, x: Any) -> Any:
@@ -291,7 +298,7 @@ def forward_function(
 ) -> Callable[[list[FloatArray], Array], tf.Tensor]:
     """Return the model as a function of its weights and inputs [B, *input_shape]."""
     set_threads(1, 1)
-    model = _made(whole)
+    model, _ = without_softmax(_made(whole))
     held = {id(v): i for i, v in enumerate(model.weights)}
 
     @tf.function(reduce_retracing=True)

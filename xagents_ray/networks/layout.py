@@ -38,6 +38,8 @@ class Layout:
     """Factor by which inputs are multiplied: 1/255 for uint8."""
     stack: int = 1
     """Number of frames in an input image."""
+    softmax: tuple[int, ...] = ()
+    """Numbers of the outputs whose softmax was removed."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -68,20 +70,30 @@ class Layout:
         """Whether it is a user's whole model, or has no layers that Keras lacks."""
         first, *others = self.layers
         if isinstance(first, WholeModel):
-            ends = {(type(layer), layer.activation) for layer in others}
-            return ends == {(OutputSlice, "linear")}
+            return all(type(layer) is OutputSlice for layer in others)
         kinds = Dense, Convolutional, Flatten, Activation, Embedding, LayerNorm
         return all(type(layer) in kinds for layer in self.layers)
 
     def without_softmax(self) -> "Layout":
         """Return the network with the softmax of each output removed."""
-        layers = [
-            replace(layer, activation="linear")
-            if i in self.outputs and layer.activation == "softmax"
-            else layer
+        ends = enumerate(self.layers[i] for i in self.outputs)
+        found = tuple(n for n, layer in ends if layer.activation == "softmax")
+        return self._ending_in("linear", found, self.softmax + found)
+
+    def with_softmax(self) -> "Layout":
+        """Return the network with each softmax that was removed."""
+        return self._ending_in("softmax", self.softmax, ())
+
+    def _ending_in(
+        self, activation: str, numbers: Sequence[int], softmax: tuple[int, ...]
+    ) -> "Layout":
+        """Return the network with an activation at some of its outputs."""
+        ends = {self.outputs[number] for number in numbers}
+        layers = tuple(
+            replace(layer, activation=activation) if i in ends else layer
             for i, layer in enumerate(self.layers)
-        ]
-        return replace(self, layers=tuple(layers))
+        )
+        return replace(self, layers=layers, softmax=softmax)
 
     def bounded(self) -> "Layout":
         """Return the network with a tanh on each linear output."""

@@ -122,6 +122,8 @@ def user_keras_files(
 def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
     """Return the contents of network files, by setting plus `.cfg` or `.keras`.
 
+    A file of Keras 2 is there twice: converted, and as it is with `.h5`.
+
     Raises:
         OSError: a file can't be read.
     """
@@ -134,6 +136,8 @@ def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
                 found[f"{each.name}.cfg"] = Path(path).read_bytes()
             else:
                 found[f"{each.name}.keras"] = file
+            if _is_h5(path):
+                found[f"{each.name}.h5"] = Path(path).read_bytes()
     return found
 
 
@@ -190,8 +194,10 @@ def _called(
     space = gym.spaces.Box(low, high, shape, dtype)
     env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
+    drawing = resolve_name(f"{_CONVERSION}drawing_as_python")
     try:
-        return maker(env)
+        with drawing():
+            return maker(env)
     except UserError:
         raise
     except Exception as error:

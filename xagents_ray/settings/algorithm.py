@@ -33,6 +33,10 @@ class AlgorithmConfig(Checked):
         "verbose": "a run prints its progress anyway, and --quiet turns that off",
         "policy_kwargs": "write the layers into a .cfg file for --model, or for "
         "--actor-model and --critic-model, or pass a function that makes a Keras model",
+        "load_model": "give the file of a Keras model, a.keras or a.h5, to --model (or "
+        "--actor-model), for its weights too; to evaluate it, also to --weights",
+        "load_model_custom": "pass the model itself to --model, from Python: "
+        "model=keras.models.load_model('a.keras', custom_objects=…)",
     }
     runs_free: ClassVar[bool] = False
     learns_each_rollout: ClassVar[bool] = False

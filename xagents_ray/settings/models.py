@@ -22,7 +22,7 @@ def _network(what: str, **facts: Any) -> Callable[..., Any]:
     )
 
 
-model = _network("model", acts=True, known_as=("load_model", "model_maker"))
+model = _network("model", acts=True, known_as=("model_maker",))
 actor_model = _network("actor model", acts=True)
 critic_model = _network("critic model")
 critic_lr = shared(positive, "Learning rate of the critic; default: that of --lr")

@@ -105,7 +105,7 @@ def read_file(path: str) -> WeightsFile:
 
 
 def weights_of_model(file: WeightsFile) -> WeightsFile:
-    """Return a `.keras` file with its weights, as in a `.weights.h5`, as first part.
+    """Return the weights in a `.keras` file, as in a `.weights.h5`.
 
     Raises:
         UserError: the file is damaged.
@@ -116,7 +116,7 @@ def weights_of_model(file: WeightsFile) -> WeightsFile:
             info = parts.getinfo(_IN_MODEL)
             if info.file_size > _GROWTH * len(content):
                 raise ValueError(f"{file.path} would grow too much")
-            return file._replace(files={"": parts.read(info), ".keras": content})
+            return file._replace(files={"": parts.read(info)})
     except Exception as error:  # zipfile and zlib raise anything
         raise damaged_weights(file.path) from error
 
