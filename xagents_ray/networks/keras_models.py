@@ -235,7 +235,7 @@ def saved_model(layout: Layout) -> tuple[Any, dict[str, Any]]:
     model = _made(whole)
     ends = [output._keras_history.operation for output in model.outputs]
     learned, _ = without_softmax(model)
-    for layer, part in zip(ends, parts, strict=True):
+    for layer, part in zip(ends, parts, strict=False):  # heads may follow the parts
         if part.activation != "linear" and not isinstance(layer, keras.layers.Softmax):
             layer.activation = keras.activations.get(part.activation)
     return model, dict(zip(whole.shapes, learned.weights, strict=True))
