@@ -123,6 +123,8 @@ def best_actions(spec: EnvSpec, observations: Any) -> Any:
 
 def rewards_of(spec: EnvSpec, observations: Any, actions: Any) -> Any:
     best = best_actions(spec, observations)
+    if spec.action_sizes:  # the first of several actions
+        actions = actions[..., 0]
     if spec.is_discrete:
         return (actions == best).astype(np.float32)
     return -np.abs(actions - best).mean(-1).astype(np.float32)

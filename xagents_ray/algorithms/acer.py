@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from xagents_ray.algorithms import noisy_layers, policy_gradient, trajectory_replay
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
-from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import coefficient, fraction, option, positive
@@ -86,10 +85,6 @@ class ACERConfig(AlgorithmConfig):
             )
 
 
-def _adapt(layout: Layout, config: ACERConfig) -> Layout:
-    return noisy_layers.add_noise(layout, config, config.model)
-
-
 add_algorithm(
     Algorithm(
         name="acer",
@@ -102,7 +97,7 @@ add_algorithm(
                 "acer-{kind}.cfg",
                 ("actions", "actions"),
                 gives_logits=True,
-                adapt=_adapt,
+                adapt=noisy_layers.add_noise,
             ),
         ),
         on_policy=True,

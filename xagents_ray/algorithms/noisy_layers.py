@@ -17,6 +17,8 @@ class NoisyLayers(Group):
 
     noisy: str | None
     noisy_sigma: float | None
+    model: str | None = None
+    actor_model: str | None = None
 
     def check_settings(self) -> None:
         """Raise UserError when the noise is configured but not enabled."""
@@ -50,19 +52,16 @@ noisy_sigma = shared(
 )
 
 
-def add_noise(layout: Layout, config: AlgorithmConfig, file: str | None) -> Layout:
+def add_noise(layout: Layout, config: AlgorithmConfig) -> Layout:
     """Return a policy's network, with noisy layers if they are enabled.
 
-    Args:
-        layout: layout of the network.
-        config: settings of the algorithm.
-        file: the network's file, or None.
     Raises:
         UserError: the network is a Keras model, whose layers can't be changed.
     """
     group = config.part(NoisyLayers)
     if group is None or group.noisy is None:
         return layout
+    file = group.model or group.actor_model
     if keras_files.content(file) is not None:
         raise UserError(
             f"--noisy changes layers of the network and {file} is a Keras model: give "

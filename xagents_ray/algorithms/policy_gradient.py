@@ -145,10 +145,10 @@ separate_networks = shared(
 
 
 def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
+    layout = noisy_layers.add_noise(layout, config)
     network = config.part(PolicyAndValue)
     if network is None:
         return layout
-    layout = noisy_layers.add_noise(layout, config, network.model)
     return state_dependent.add_log_std(network.adapted(layout), config, network.model)
 
 

@@ -94,7 +94,7 @@ class TRPOConfig(AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: TRPOConfig) -> Layout:
-    layout = noisy_layers.add_noise(layout, config, config.actor_model)
+    layout = noisy_layers.add_noise(layout, config)
     return state_dependent.add_log_std(layout, config, config.actor_model)
 
 
