@@ -15,14 +15,19 @@ from xagents_ray.core.version import __version__
 from xagents_ray.storage import weights
 
 _TEMPLATES = {
-    "docker": ("image", "docker"),
-    "kuberay": ("image", "job", "kuberay"),
-    "slurm": ("slurm",),
-    "ray": ("job", "ray"),
+    "docker": ("image/*", "docker/*"),
+    "kuberay": ("image/*", "job/*", "kuberay/*"),
+    "slurm": ("slurm/*",),
+    "ray": ("image/*.lock", "job/*", "ray/*"),
 }
 _PLACES = {"train.sh": "files/train.sh", "dockerignore": ".dockerignore"}
 """Output paths of templates that are not written next to the others."""
-_UV = "0.13.9"
+_PYTHON = "3.11.14"
+_BASE = (
+    f"python:{_PYTHON}-slim-bookworm@sha256:"
+    "65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d"
+)
+"""Base image for all platforms, by the digest of its index: a tag may be moved."""
 _PLACE = re.compile(r"^( *)\{\{(\w+)\}\}\n|\{\{(\w+)\}\}", re.MULTILINE)
 _COMPOSE_GPU = """\
 deploy:
@@ -63,7 +68,7 @@ def write_folder(
         raise UserError(f"{folder} is not empty: name a new folder with -o.")
     copied = [] if target == "slurm" else [f for s in sources for f in _found(s)]
     texts = dict(_files(target, _values(target, command, workers, gpu, image)))
-    if "Dockerfile" in texts:
+    if target != "slurm":
         texts |= {"files/.gitkeep": "", "wheels/.gitkeep": ""}
     if target == "docker":
         ignored = "ray_token\ntls/ca.*\n"
@@ -123,11 +128,10 @@ def _write_token(path: Path) -> None:
 
 def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each file."""
-    for folder in _TEMPLATES[target]:
-        room = Path(__file__).parent / folder
-        for each in sorted(room.iterdir(), key=lambda file: file.name):
+    for pattern in _TEMPLATES[target]:
+        for each in sorted(Path(__file__).parent.glob(pattern)):
             if not each.name.endswith(".part"):
-                text = _filled(each.read_text(encoding="utf-8"), values, room)
+                text = _filled(each.read_text(encoding="utf-8"), values, each.parent)
                 yield _PLACES.get(each.name, each.name), text
 
 
@@ -168,9 +172,9 @@ def _values(
     return {
         "version": __version__,
         "ray": metadata.version("ray"),
-        "uv": _UV,
+        "base": _BASE,
+        "python": _PYTHON,
         "device": "gpu" if gpu else "cpu",
-        "extra": "[gpu]" if gpu else "",
         "image": image or f"xagents-ray:{__version__}",
         "nodes": str(workers + 1),
         "workers": str(workers),

@@ -35,14 +35,8 @@ _TARGETS = {
         "read the first lines of {folder}/on-prem.yaml or aws.yaml",
     ),
 }
-_INTO_IMAGE = "`uv build --wheel -o {folder}/wheels` in a checkout"
-_WHEELS = {
-    "docker": _INTO_IMAGE,
-    "kuberay": _INTO_IMAGE,
-    "ray": "`uv build --wheel` in a checkout, then copy it to the nodes in file_mounts "
-    "and name it in setup_commands",
-}
-"""How to get the wheel onto the nodes, until it is on PyPI."""
+_WHEEL = "`uv build --wheel -o {folder}/wheels` in a checkout"
+"""How to get the wheel into the folder, until it is on PyPI."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -127,7 +121,7 @@ def _launch(target: str, /, **given: Any) -> None:
     click.echo(f"{folder}: {', '.join(names)}")
     if target != "slurm":
         click.echo(f"Put modules that the training imports into {folder}/files.")
-        wheel = _WHEELS[target].format(folder=shlex.quote(str(folder.absolute())))
+        wheel = _WHEEL.format(folder=shlex.quote(str(folder.absolute())))
         click.echo(f"xagents-ray {__version__} is not on PyPI yet: first {wheel}.")
     click.echo(f"Next: {_TARGETS[target][1].format(folder=shlex.quote(str(folder)))}")
 

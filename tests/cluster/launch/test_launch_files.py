@@ -54,7 +54,7 @@ def load(path: Path) -> Any:
 
 def test_linters_find_nothing(folder: Path) -> None:
     scripts = [p for p in folder.rglob("*") if p.suffix in (".sh", ".sbatch")]
-    assert len(scripts) == 6
+    assert len(scripts) == 7
     tool("shellcheck", "--exclude", "SC2016", *scripts)  # the $ in the name is meant
     tool("shellcheck", *(ROOT / "examples").glob("*.sh"))
     tool("hadolint", *folder.rglob("Dockerfile"))
@@ -134,6 +134,23 @@ def test_nothing_is_reached_from_outside(folder: Path) -> None:
         assert each["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/ray_token"
         assert not each.keys() & {"network_mode", "privileged", "cap_add"}
     assert services["worker"]["deploy"]["replicas"] == 3
+
+
+def test_containers_have_no_rights(folder: Path) -> None:
+    dockerfile = (folder / "docker" / "Dockerfile").read_text()
+    users = re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)
+    assert users == ["1000"]
+    for each in load(folder / "docker" / "compose.yaml")["services"].values():
+        assert each["cap_drop"] == ["ALL"]
+        assert each["security_opt"] == ["no-new-privileges:true"]
+    spec = load(folder / "kuberay" / "raycluster.yaml")["spec"]
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    for pod in (group["template"]["spec"] for group in groups):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["allowPrivilegeEscalation"] is False
 
 
 def test_the_token_is_in_one_place_only(tmp_path: Path) -> None:
@@ -228,7 +245,7 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
     ("target", "name", "wheel"),
     [
         ("kuberay", "rayjob.yaml", "`uv build --wheel -o {}/f/wheels` in a checkout"),
-        ("ray", "submit.sh", "copy it to the nodes in file_mounts and name it in"),
+        ("ray", "submit.sh", "`uv build --wheel -o {}/f/wheels` in a checkout"),
     ],
 )
 def test_files_that_the_command_names_go_along(
