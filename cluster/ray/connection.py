@@ -16,19 +16,17 @@ from typing import Any
 
 from xagents_ray.cluster.ray import authentication, ray_session, tls
 from xagents_ray.cluster.ray.ray_session import RaySession
+from xagents_ray.cluster.ray.user_folder import join_with_folder
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import folder_of_modules
-from xagents_ray.settings.run import ConnectionConfig, RunConfig
+from xagents_ray.settings.run import ConnectionConfig
 
 _RETAKE_SECONDS = 0.02
 _INSTALL = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 """Ray's function `RayLog::InstallFailureSignalHandler(const char *, bool)`."""
 _SMALLEST_STORE = 128 * 2**20
-_NOT_SENT = [RunConfig().run_dir, "*.parquet", "*.npz", "*.mp4"]
-"""Patterns of files not sent to the nodes of a cluster. Ray itself excludes .git, .venv
-and everything in .gitignore. A pattern `.*` would exclude all files."""
 _open: list[RaySession] = []
 
 
@@ -270,7 +268,8 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     is_sent = "working_dir" in ray.get_runtime_context().runtime_env
     if folder is not None and has_other_machines(ray) and not is_sent:
         ray.shutdown()
-        context = _join_with_modules(ray, address, folder, joining)
+        context, note = join_with_folder(ray, address, folder, joining)
+        session.notes.append(note)
     if dashboard and context.dashboard_url:
         session.notes.append(f"Ray's dashboard: http://{context.dashboard_url}")
     if os.environ["RAY_AUTH_MODE"] == "disabled":
@@ -286,23 +285,6 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
 def has_other_machines(ray: Any) -> bool:
     """Return whether the cluster has nodes on several machines."""
     return len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
-
-
-def _join_with_modules(
-    ray: Any, address: str, folder: Path, joining: dict[str, Any]
-) -> Any:
-    """Join a cluster, and send the folder of the user's modules to its nodes."""
-    sent = {"working_dir": str(folder), "excludes": _NOT_SENT}
-    try:
-        with quiet_stderr():
-            return ray.init(address, runtime_env=sent, **joining)
-    except Exception as error:
-        first = str(error).strip().splitlines()[0].rstrip(".")
-        raise UserError(
-            f"{folder}, which holds modules of yours, can't be sent to the cluster "
-            f"({first}): keep the script and its modules in a folder of their own, or "
-            "install them on every node."
-        ) from None
 
 
 def _refused(address: str, error: Exception) -> UserError:

@@ -175,8 +175,15 @@ def test_an_environment_runs_and_its_own_line_is_named(cluster: str) -> None:
 
 
 def test_a_copy_of_a_module_beside_a_script_is_imported(cluster: str) -> None:
+    """And what else lies there, keys and what git ignores, stays here."""
     Path("project").mkdir()
-    is_sent = "float('working_dir_files' in __file__), bool"
+    for name in (".env", "server.key", "ignored.csv"):
+        Path("project", name).write_text("secret")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("*.csv\n")
+    sent = "set(__import__('os').listdir(__file__.rpartition('/')[0]))"
+    stays = "{'.env', 'server.key', 'ignored.csv'}"
+    is_sent = f"float('working_dir_files' in __file__ and not {stays} & {sent}), bool"
     Path("project/beside.py").write_text(CORRIDOR.replace("1.0, bool", is_sent))
     Path("project/script.py").write_text(BESIDE_A_SCRIPT.replace("ADDRESS", cluster))
     done = python("project/script.py", timeout=200)
