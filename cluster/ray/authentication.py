@@ -64,6 +64,30 @@ def _has_token() -> bool:
     return not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
 
 
+def exposed_token() -> str:
+    """Return a sentence about the token's file if other users can read it; else ""."""
+    path = _token_file()
+    if path is None or not path.stat().st_mode & 0o066:
+        return ""
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return ""  # a container's secret; its mode can't be changed from within
+    return (
+        f"Other users of this machine can read the cluster's token in {path}, and with "
+        f"it run code on all nodes: chmod 600 {path}."
+    )
+
+
+def _token_file() -> Path | None:
+    """Return the file that Ray reads its token from; None if it reads no file."""
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return None
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    with contextlib.suppress(RuntimeError):  # there is no home directory
+        path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+        return path if path.is_file() else None
+    return None
+
+
 class DashboardLink:
     """Serves one page on 127.0.0.1 that sets a cookie and redirects to the dashboard.
 

@@ -140,6 +140,11 @@ def ray_notes() -> list[str]:
     return [note for session in _open for note in session.notes]
 
 
+def current_session() -> RaySession:
+    """Return the current Ray connection."""
+    return _open[-1]
+
+
 def is_lost() -> bool:
     """Return whether the current Ray instance or cluster is lost for good."""
     return any(session.is_lost for session in _open)
@@ -277,6 +282,9 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
             f"The Ray cluster at {address} requires no token, so whoever reaches its "
             "ports runs code on its nodes: start it with RAY_AUTH_MODE=token."
         )
+    elif exposed := authentication.exposed_token():
+        session.exposed_token = exposed
+        session.notes.append(exposed)
     limit = ray_session.silence_limit()
     session.head = ray_session.HeadProbe(host, int(port), limit, encrypted)
     return ray

@@ -207,6 +207,8 @@ class RaySession:
     processes: RayProcesses = field(default_factory=RayProcesses)
     head: HeadProbe | None = None  # probe of a cluster that was joined
     notes: list[str] = field(default_factory=list)  # for the user, a sentence each
+    # What other users of this machine can read, in a sentence; "" if nothing.
+    exposed_token: str = ""
     # Link to the dashboard, if it was started here.
     link: authentication.DashboardLink | None = None
     signals: Signals | None = None  # signals that end the run

@@ -34,6 +34,8 @@ class ClusterFacts:
     ray: str  # version, which Ray requires to be the same on both sides
     python: str  # version, the same on both sides
     requires_token: bool
+    # What other users of this machine can read, in a sentence; "" if nothing.
+    exposed_token: str
 
 
 def inspect_cluster(address: str) -> ClusterFacts:
@@ -60,6 +62,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
         ray=str(ray.__version__),
         python=platform.python_version(),
         requires_token=os.environ["RAY_AUTH_MODE"] == "token",  # set when joining
+        exposed_token=connection.current_session().exposed_token,
     )
 
 

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import forked
 import psutil
 import pytest
+
+from xagents_ray.cluster.run.preflight import ClusterFacts
+from xagents_ray.commands.doctor import machine
 
 SECONDS = 20
 CARTPOLE = ["--env", "CartPole-v1"]
@@ -236,6 +240,19 @@ def test_a_cluster_that_is_there(cluster: str) -> None:
     assert rows["cluster"][1].startswith("1 node, 4 of 4 CPUs and 0 of 0 GPUs free")
     assert "by 4 env actors on 4 cores" in rows["acting"][1]
     assert "GPU" not in rows and rows["object store"][0] == "ok"
+
+
+def test_what_other_users_can_read_or_write_is_a_warning() -> None:
+    facts = dict.fromkeys(("nodes", "cpus", "free_cpus", "gpus", "free_gpus"), 1)
+    facts |= dict.fromkeys(("memory", "store"), 2**30)
+    versions = {"ray": "2.60.0", "python": "3.11.14"}
+    said = {"exposed_token": "chmod 600 it."}
+    exposed = ClusterFacts(**facts, **versions, requires_token=True, **said)
+    row = machine.check_token(exposed)
+    assert row is not None and (row.verdict, row.remedy) == ("warning", "chmod 600 it.")
+    private = replace(exposed, exposed_token="")
+    row = machine.check_token(private)
+    assert row is not None and row.verdict == "ok"
 
 
 def test_a_cluster_that_requires_a_token(

@@ -62,6 +62,7 @@ class _Nodes:
     def __init__(self, entrypoint: Path) -> None:
         self._entrypoint, token = entrypoint, secrets.token_hex(16)
         Path("token").write_text(token)
+        Path("token").chmod(0o644)
         # Ray's workers have none of the ports above 20000.
         self.port, self._dashboard, self._client, self._agent = _free_ports(4)
         self._headers = {"Authorization": f"Bearer {token}"}
@@ -234,7 +235,10 @@ def test_a_run_joins_a_cluster_with_tls(
     environment = nodes.environment | own
     done = python("-u", "-c", _JOIN, address, env=environment)
     said = f"{done.returncode}: {done.stderr}{Path('nodes.log').read_text()}"
-    assert done.stdout == "called []\nsilent for 0.0\n", said
+    token = Path("token").resolve()
+    about = "Other users of this machine can read the cluster's token in"
+    note = f"{about} {token}, and with it run code on all nodes: chmod 600 {token}."
+    assert done.stdout == f"called {[note]}\nsilent for 0.0\n", said
 
     refusals = (
         ({}, "a cluster with TLS needs RAY_USE_TLS=1 here too"),

@@ -260,6 +260,8 @@ def check_token(cluster: "ClusterFacts | None") -> Check | None:
     """Return whether the cluster requires a token; None if unknown."""
     if cluster is None:
         return None
+    if cluster.requires_token and cluster.exposed_token:
+        return warning_check("token", "others can read it", cluster.exposed_token)
     if cluster.requires_token:
         return Check("token", "the cluster requires one")
     return warning_check(
