@@ -184,6 +184,7 @@ def _cluster(token: str, num_cpus: int = 4, num_gpus: int = 0) -> Iterator[str]:
     """
     authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
     own = {**authentication, "RAY_AUTH_TOKEN": token, "RAY_worker_niceness": "0"}
+    own["RAY_TMPDIR"] = "/tmp"  # where other users can write to Ray's folder
     environment = {**os.environ, **own}
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
     given = json.dumps({**resources, "object_store_memory": 400_000_000})

@@ -64,6 +64,16 @@ def _has_token() -> bool:
     return not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
 
 
+def open_to_all(address: str) -> str:
+    """Return a sentence about a joined cluster that requires no token; else ""."""
+    if os.environ["RAY_AUTH_MODE"] == "token":  # set when joining
+        return ""
+    return (
+        f"The Ray cluster at {address} requires no token, so whoever reaches its ports "
+        "runs code on its nodes: start it with RAY_AUTH_MODE=token."
+    )
+
+
 def exposed_token() -> str:
     """Return a sentence about the token's file if other users can read it; else ""."""
     path = _token_file()

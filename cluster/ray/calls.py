@@ -229,8 +229,8 @@ class StoreBackoff:
         now = time.monotonic()
         full = "Ray's object store and the disk that it spills to are full"
         remedy = (
-            "free some room in Ray's temporary directory (/tmp/ray, or under "
-            "$RAY_TMPDIR), or lower --n-envs, --policy-lag or the batch"
+            "free some room where Ray has its temporary directory (/tmp/ray, "
+            "/tmp/ray-…, or $RAY_TMPDIR), or lower --n-envs, --policy-lag or the batch"
         )
         if math.isinf(self._began):
             self._began = now

@@ -16,6 +16,7 @@ from typing import Any
 
 from xagents_ray.cluster.ray import authentication, ray_session, tls
 from xagents_ray.cluster.ray.ray_session import RaySession
+from xagents_ray.cluster.ray.session_folder import exposed_folder
 from xagents_ray.cluster.ray.user_folder import join_with_folder
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
@@ -127,6 +128,7 @@ def connect_to_ray(
     except BaseException:
         _open.remove(session)
         session.processes.end()
+        session.processes.close()
         session.restore()
         raise
     colorama = sys.modules.get("colorama.initialise")
@@ -165,10 +167,12 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
     session.set(authentication.for_own_ray() | niceness)
     bytes_ = object_store_size(store_bytes)
     ray = _import(logs)
+    folder = session.processes.create_folder()
     try:
         with session.processes.starting():
             context = ray.init(
                 address="local",
+                _temp_dir=str(folder),
                 include_dashboard=dashboard,
                 dashboard_host="127.0.0.1",
                 log_to_driver=logs,
@@ -277,14 +281,11 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         session.notes.append(note)
     if dashboard and context.dashboard_url:
         session.notes.append(f"Ray's dashboard: http://{context.dashboard_url}")
-    if os.environ["RAY_AUTH_MODE"] == "disabled":
-        session.notes.append(
-            f"The Ray cluster at {address} requires no token, so whoever reaches its "
-            "ports runs code on its nodes: start it with RAY_AUTH_MODE=token."
-        )
-    elif exposed := authentication.exposed_token():
-        session.exposed_token = exposed
-        session.notes.append(exposed)
+    open_to_all = authentication.open_to_all(address)
+    session.exposed_token = "" if open_to_all else authentication.exposed_token()
+    session.exposed_folder = exposed_folder(Path(context.address_info["session_dir"]))
+    notes = (open_to_all, session.exposed_token, session.exposed_folder)
+    session.notes += filter(None, notes)
     limit = ray_session.silence_limit()
     session.head = ray_session.HeadProbe(host, int(port), limit, encrypted)
     return ray

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from xagents_ray.cluster.ray import authentication
+from xagents_ray.cluster.ray.session_folder import create_private_folder
 from xagents_ray.core.signals import Signals
 
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -29,6 +30,16 @@ _VITAL = ("gcs_server", "raylet")
 _SIGNALLED_SECONDS = 5.0
 _WITHOUT_RAY_SECONDS = 15.0
 """Limit of Ray's shutdown, which takes half of it if the control service is gone."""
+_WATCH = """\
+folder=$1; shift
+while read -r word && [ "$word" != done ]; do set -- "$@" "$word"; done
+[ "$word" = done ] || kill -9 "$@"
+for second in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$folder" && exit; sleep 1; done
+"""
+"""Removes a folder at the end; without `done`, kills the processes that it was told.
+
+What still ends may write to the folder while it is removed.
+"""
 
 
 def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
@@ -165,19 +176,31 @@ class RayProcesses:
                     found.append(process)
         return found
 
-    def watch(self) -> None:
-        """Kill Ray's agents if this process is killed; they would survive for 60 s.
+    def create_folder(self) -> Path:
+        """Create Ray's folder, which is removed by `close` or if this process ends.
 
         A shell waits for the end of a pipe that only this process keeps open.
+
+        Raises:
+            UserError: the folder can't be created.
         """
-        agents = [str(each.pid) for each in self.all() if each.name().endswith("Agent")]
+        private = create_private_folder()
         self._watch = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r word || kill -9 "$@"', "watch", *agents],
+            ["/bin/sh", "-c", _WATCH, "watch", str(private)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # not reached by Ctrl-C
         )
+        return private / "r"
+
+    def watch(self) -> None:
+        """Kill Ray's agents too if this process is killed; they'd survive for 60 s."""
+        agents = [each.pid for each in self.all() if each.name().endswith("Agent")]
+        if self._watch is not None and self._watch.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._watch.stdin.write("".join(f"{pid}\n" for pid in agents).encode())
+                self._watch.stdin.flush()
 
     def end(
         self, below: list[psutil.Process] | None = None, seconds: float = 0
@@ -193,8 +216,12 @@ class RayProcesses:
         for each in self.own:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 each.wait(_REAP_SECONDS)
+
+    def close(self) -> None:
+        """Remove Ray's folder, once its processes have ended."""
         if self._watch is not None:
             self._watch.communicate(b"done\n")
+            self._watch = None
 
 
 @dataclass
@@ -207,8 +234,9 @@ class RaySession:
     processes: RayProcesses = field(default_factory=RayProcesses)
     head: HeadProbe | None = None  # probe of a cluster that was joined
     notes: list[str] = field(default_factory=list)  # for the user, a sentence each
-    # What other users of this machine can read, in a sentence; "" if nothing.
+    # What other users of this machine can read or write, in a sentence; "" if nothing.
     exposed_token: str = ""
+    exposed_folder: str = ""
     # Link to the dashboard, if it was started here.
     link: authentication.DashboardLink | None = None
     signals: Signals | None = None  # signals that end the run
@@ -269,6 +297,7 @@ class RaySession:
         is_bounded = is_lost or received is not None
         has_left = bool(wait([left], limit if is_bounded else None).done)
         self.processes.end(below, seconds=2 if has_left else 0)
+        self.processes.close()
         self.restore()
         if has_left:
             left.result()

@@ -34,8 +34,9 @@ class ClusterFacts:
     ray: str  # version, which Ray requires to be the same on both sides
     python: str  # version, the same on both sides
     requires_token: bool
-    # What other users of this machine can read, in a sentence; "" if nothing.
+    # What other users of this machine can read or write, in a sentence; "" if nothing.
     exposed_token: str
+    exposed_folder: str
 
 
 def inspect_cluster(address: str) -> ClusterFacts:
@@ -47,6 +48,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
     ray = connection.connect_to_ray(address, False, 0)
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
     whole, free = ray.cluster_resources(), ray.available_resources()
+    session = connection.current_session()
 
     def total(resources: dict[str, Any], name: str) -> int:
         return int(resources.get(name, 0))
@@ -62,7 +64,8 @@ def inspect_cluster(address: str) -> ClusterFacts:
         ray=str(ray.__version__),
         python=platform.python_version(),
         requires_token=os.environ["RAY_AUTH_MODE"] == "token",  # set when joining
-        exposed_token=connection.current_session().exposed_token,
+        exposed_token=session.exposed_token,
+        exposed_folder=session.exposed_folder,
     )
 
 

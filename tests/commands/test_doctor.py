@@ -236,6 +236,7 @@ def test_a_cluster_that_is_there(cluster: str) -> None:
     code, rows, rest = doctor("ppo", *words, RAY_AUTH_MODE="token")
     assert code == 0
     assert rows["token"] == ["warning", "the cluster requires none"]
+    assert rows["Ray's folder"] == ["warning", "others can write to it"]
     assert "token: Start the cluster with RAY_AUTH_MODE=token" in rest
     assert rows["cluster"][1].startswith("1 node, 4 of 4 CPUs and 0 of 0 GPUs free")
     assert "by 4 env actors on 4 cores" in rows["acting"][1]
@@ -246,13 +247,16 @@ def test_what_other_users_can_read_or_write_is_a_warning() -> None:
     facts = dict.fromkeys(("nodes", "cpus", "free_cpus", "gpus", "free_gpus"), 1)
     facts |= dict.fromkeys(("memory", "store"), 2**30)
     versions = {"ray": "2.60.0", "python": "3.11.14"}
-    said = {"exposed_token": "chmod 600 it."}
+    said = {"exposed_token": "chmod 600 it.", "exposed_folder": "Name another."}
     exposed = ClusterFacts(**facts, **versions, requires_token=True, **said)
     row = machine.check_token(exposed)
     assert row is not None and (row.verdict, row.remedy) == ("warning", "chmod 600 it.")
-    private = replace(exposed, exposed_token="")
+    row = machine.check_ray_folder(exposed)
+    assert row is not None and (row.verdict, row.remedy) == ("warning", "Name another.")
+    private = replace(exposed, exposed_token="", exposed_folder="")
     row = machine.check_token(private)
     assert row is not None and row.verdict == "ok"
+    assert machine.check_ray_folder(private) is None
 
 
 def test_a_cluster_that_requires_a_token(

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "--exit-code-from": "docker compose up",
     "--num-cpus": "ray start",
     "--num-gpus": "ray start",
+    "--temp-dir": "ray start",
     "--wheel": "uv build",
     "--json": "python -m benchmarks",
     "--peer-device": "python -m benchmarks",

@@ -48,23 +48,31 @@ make_certificate() {
         -keyout "$own/node.key" -out "$own/node.crt"
 }
 
+# Print the name of a new folder for Ray. It lets all users write to it, so it lies in one
+# that only this user can enter.
+new_folder() {
+    echo "$(mktemp -d)/r"
+}
+
 role=${1:-head}
 case $role in
 head)
     [ $# -eq 0 ] || shift
     prepare_node "$@"
-    exec ray start --head --block --dashboard-host 0.0.0.0 "$@"
+    exec ray start --head --block --dashboard-host 0.0.0.0 --temp-dir "$(new_folder)" "$@"
     ;;
 worker)
     shift
     prepare_node "$@"
-    exec ray start --block --address "${HEAD:?must name the head as host:port}" "$@"
+    exec ray start --block --address "${HEAD:?must name the head as host:port}" \
+        --temp-dir "$(new_folder)" "$@"
     ;;
 train | tune)
     if [ -n "${HEAD:-}" ]; then
         prepare_node
         # A driver of Ray runs on a node: here on one that takes no work.
-        ray start --address "$HEAD" --num-cpus 0 --num-gpus 0 >/dev/null
+        ray start --address "$HEAD" --num-cpus 0 --num-gpus 0 \
+            --temp-dir "$(new_folder)" >/dev/null
         set -- "$@" --address "$HEAD"
     fi
     exec xagents-ray "$@"

@@ -1,4 +1,4 @@
-"""The token that launch files create is for one user only."""
+"""The token and Ray's folder, which launch files create, are for one user only."""
 
 import os
 import re
@@ -13,9 +13,15 @@ import yaml
 from xagents_ray.cluster.launch.folder import write_folder
 
 _COMMAND = "train ppo --env CartPole-v1 --max-steps 100".split()
-# `ray get-auth-token --generate` writes with the umask, as Ray's own.
+# `ray start` notes who may enter the folder above --temp-dir; as Ray's own, it lets all
+# write there. `ray get-auth-token --generate` writes with the umask, as Ray's own.
 _RAY = """\
 case $1 in
+start)
+    while [ "$1" != --temp-dir ]; do shift; done
+    mkdir -m 777 "$2"
+    stat -c %a "$(dirname "$2")" >> "$HOME/modes"
+    ;;
 get-auth-token)
     mkdir -p ~/.ray
     [ -e ~/.ray/auth_token ] || echo secret > ~/.ray/auth_token
@@ -58,8 +64,37 @@ def mode(path: str) -> int:
     return Path(path).stat().st_mode & 0o777
 
 
+def start_commands(folder: Path) -> list[str]:
+    """Return the commands of Ray's launcher that start a node, for a folder here."""
+    config = yaml.safe_load(folder.read_text())
+    names = ("head_start_ray_commands", "worker_start_ray_commands")
+    found = [line for name in names for line in config[name] if "ray start" in line]
+    return [each.replace("/tmp/", "$TMPDIR/") for each in found]
+
+
+@pytest.mark.parametrize("name", ["on-prem", "aws"])
+def test_nodes_of_rays_launcher_have_a_folder_of_their_own(name: str) -> None:
+    write_folder("ray", _COMMAND, Path("ray"))
+    commands = start_commands(Path(f"ray/{name}.yaml"))
+    assert len(commands) == 2
+    for command in commands:
+        done = run(["sh", "-c", command.replace("ulimit -n 65536;", "")])
+        assert done.returncode == 0, done.stderr
+    assert Path("modes").read_text() == "700\n700\n"
+
+
+@pytest.mark.parametrize("role", ["head", "worker", "train"])
+def test_nodes_in_a_container_have_a_folder_of_their_own(role: str) -> None:
+    write_folder("docker", _COMMAND, Path("docker"))
+    given = {"RAY_AUTH_TOKEN": "secret", "HEAD": "a:1"}
+    done = run(["sh", "docker/entrypoint.sh", role], **given)
+    assert done.returncode == 0, done.stderr
+    assert Path("modes").read_text() == "700\n"
+
+
 @pytest.mark.parametrize("before", [None, 0o644])
 def test_a_job_of_slurm_lets_nobody_else_in(before: int | None) -> None:
+    """It removes the folder at the end."""
     write_folder("slurm", _COMMAND, Path("slurm"))
     if before is not None:  # of an earlier day
         Path(".ray").mkdir()
@@ -68,6 +103,8 @@ def test_a_job_of_slurm_lets_nobody_else_in(before: int | None) -> None:
     given = {"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "1"}
     done = run(["sh", "slurm/train.sbatch"], **given)
     assert "0 of 1 nodes joined" in done.stderr  # as this Ray ends at once
+    assert Path("modes").read_text() == "700\n"
+    assert list(Path("temporary").iterdir()) == []
     assert mode(".ray/auth_token") == 0o600
 
 

@@ -61,10 +61,13 @@ def test_a_release_of_ray_without_the_hook_starts_all_the_same(
     made = RayProcesses()
     with made.starting():
         assert not hasattr(services, "ConsolePopen")
+    folder = made.create_folder().parent
     made.watch()
     assert made.all() == []
     assert not made.is_broken
     made.end()
+    made.close()
+    assert not folder.exists()
 
 
 def test_leaving_ends_what_ray_has_started_and_nothing_else(

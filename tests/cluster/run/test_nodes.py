@@ -28,7 +28,7 @@ cluster.shutdown()
 
 
 def test_a_run_survives_the_loss_of_a_node() -> None:
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": "/tmp"}
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with start("-c", _CLUSTER, env=environment, **pipes) as nodes:
         address = nodes.stdout.readline().strip()
@@ -52,6 +52,7 @@ def test_a_run_survives_the_loss_of_a_node() -> None:
     assert code == 0, text
     assert "Reward achieved in" in text
     assert f"The Ray cluster at {address} requires no token, so whoever" in text
+    assert "Other users of this machine can write to /tmp/ray/session" in text
     assert "it is replaced" in text or "it is restored" in text
     assert re.search(r"^Lost and replaced: ", text, re.MULTILINE)
     assert "Traceback" not in text

@@ -4,11 +4,12 @@ import http.client
 import json
 import os
 import re
+import stat
 import struct
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -18,7 +19,7 @@ import forked
 import psutil
 import pyarrow.parquet as parquet
 import pytest
-from processes import start
+from processes import start, wait_for
 from tensorboardX.proto import event_pb2
 
 from xagents_ray.storage.checkpoints import best_checkpoint, best_evaluation
@@ -118,9 +119,11 @@ def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
             text = _scraped(psutil.Process(process.pid))
         parts = psutil.Process(process.pid).children(recursive=True)
         assert len(parts) > 5
+        folder = _private_folder(parts)
         process.kill()
     _, alive = psutil.wait_procs(parts, timeout=30)
     assert alive == []
+    wait_for(lambda: not folder.exists())
     for gauge, label in (
         ("share", "learning"),
         ("policy_lag", "max"),
@@ -129,6 +132,17 @@ def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
     ):
         line = rf'^ray_xagents_ray_{gauge}{{.*agent="dqn",of="{label}".*}} \d'
         assert re.search(line, text, re.MULTILINE), gauge
+
+
+def _private_folder(parts: Sequence[psutil.Process]) -> Path:
+    """Return the folder that only this user can enter, with Ray's folder in it."""
+    words = [word for each in parts for word in each.cmdline()]
+    names = ("--raylet_socket_name=", "--store_socket_name=")
+    sockets = [word.partition("=")[2] for word in words if word.startswith(names)]
+    assert sockets and max(map(len, sockets)) < 107
+    (folder,) = {Path(each).parents[3] for each in sockets}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    return folder
 
 
 def _open_dashboard(link: str) -> None:

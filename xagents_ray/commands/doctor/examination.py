@@ -94,6 +94,7 @@ class _Examination:
             if self._cluster is not None:
                 row = machine.with_room(row, self._cluster, self._actors()[0])
             ray += [lacking, row, machine.check_token(self._cluster)]
+            ray.append(machine.check_ray_folder(self._cluster))
         else:
             gpus, asking = machine.list_gpus(), None
             if gpus and machine.has_cuda():

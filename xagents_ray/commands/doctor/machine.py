@@ -272,6 +272,15 @@ def check_token(cluster: "ClusterFacts | None") -> Check | None:
     )
 
 
+def check_ray_folder(cluster: "ClusterFacts | None") -> Check | None:
+    """Return a warning if other users can write to Ray's folder; None otherwise."""
+    if cluster is None or not cluster.exposed_folder:
+        return None
+    return warning_check(
+        "Ray's folder", "others can write to it", cluster.exposed_folder
+    )
+
+
 def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
     """Return the cluster's row, as a warning if others use the CPUs that it needs."""
     if not cluster.free_cpus < n_actors <= cluster.cpus:
