@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from xagents_ray.core.arguments import check_characters
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
 from xagents_ray.storage import weights
@@ -29,6 +30,13 @@ _BASE = (
 )
 """Base image for all platforms, by the digest of its index: a tag may be moved."""
 _PLACE = re.compile(r"^( *)\{\{(\w+)\}\}\n|\{\{(\w+)\}\}", re.MULTILINE)
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+"""A name as registries take it: host and port, path, tag, digest."""
 _COMPOSE_GPU = """\
 deploy:
   resources:
@@ -57,13 +65,16 @@ def write_folder(
         sources: files that the command refers to, relative to the working directory.
         workers: number of nodes besides the head.
         gpu: whether the learner gets a GPU.
-        image: name of the image; None names it after the version.
+        image: name of the image, with its registry; None names it after the version.
     Returns:
         The names of the files, relative to the folder.
     Raises:
-        UserError: the folder is not empty or can't be written, or a source is outside
-            the working directory.
+        UserError: the folder is not empty or can't be written, a source is outside the
+            working directory, an argument has characters that the files can't hold, or
+            the image's name is none.
     """
+    check_characters(command)
+    _check_image(image)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: name a new folder with -o.")
     copied = [] if target == "slurm" else [f for s in sources for f in _found(s)]
@@ -82,6 +93,14 @@ def write_folder(
             f"{folder} can't be written ({error.strerror}): name another with -o."
         ) from None
     return sorted(name for name in texts if not Path(name).name.startswith("."))
+
+
+def _check_image(image: str | None) -> None:
+    if image is not None and not (_IMAGE.fullmatch(image) and len(image) <= 255):
+        raise UserError(
+            f"--image {image!r} can't name an image: write REGISTRY/NAME:TAG, the name "
+            "in lower case, such as registry.example.com/me/xagents-ray:1."
+        )
 
 
 def _write_files(

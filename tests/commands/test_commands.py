@@ -122,6 +122,25 @@ def test_what_a_sweep_lacks_is_refused_with_its_reason(words, capsys) -> None:
     assert f"{words[0]} isn't a setting of tune: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["train", "play", "tune", "doctor", "plot"])
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("caf\udce9", r"The argument 'caf\udce9' is not UTF-8: rename what it names"),
+        ("a\x7f", r"The argument 'a\x7f' has the control character U+007F: leave that"),
+        ("\x1b[2J", r"The argument '\x1b[2J' has the control character U+001B"),
+    ],
+)
+def test_arguments_that_are_no_text_are_refused(
+    command: str, word: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word] if command == "plot" else ["ppo", *CARTPOLE, "--name", word]
+    assert cli.run([command, *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"xagents-ray: {sentence}")
+    assert len(said.err.splitlines()) == 1
+
+
 def test_help_has_defaults_of_zero(capsys) -> None:
     assert cli.run(["train", "ppo", "--help"]) == 0
     words = " ".join(capsys.readouterr().out.split())

@@ -26,6 +26,7 @@ from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.training_run import train_with
 from xagents_ray.commands.tune import tune_with
+from xagents_ray.core.arguments import check_characters
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
 from xagents_ray.core.installation import is_complete, missing_package
 from xagents_ray.core.version import __version__
@@ -46,6 +47,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; return its exit code."""
     try:
+        check_characters(arguments)
         code = root.main([*arguments], "xagents-ray", standalone_mode=False)
     except UserError as error:
         return _complain(str(error))

@@ -19,6 +19,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 from xagents_ray.cluster.launch.folder import write_folder
 from xagents_ray.commands import cli
+from xagents_ray.core.errors import UserError
 
 ROOT = Path(__file__).parents[3]
 COMMAND = ["train", "ppo", "--env", "CartPole-v1", "--preset"]
@@ -28,6 +29,12 @@ LINT = "{extends: default, rules: {document-start: disable, line-length: {max: 1
 _SHELL = re.compile("```sh\n(.*?)```", re.DOTALL)
 TARGETS = ("docker", "kuberay", "ray", "slurm")
 Said = pytest.CaptureFixture[str]
+IMAGES_OF_NOBODY = (
+    *("me:", "a:b:c", "me/Agent", "me//agent", "-me", "me/agent:-1", "host:port/me"),
+    *("{a:", "a#b", "&a", "*a", "'a'", '"', "a@sha256:1", "a$b", "me/a`b`", "{{ray}}"),
+    "a" * 256,
+)
+"""Some of which would change the YAML that they are written to."""
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["cpu", "gpu"])
@@ -227,6 +234,25 @@ def test_the_templates_are_installed() -> None:
             "-o x -- train ppo --env CartPole-v1 --max-steps 9 --model gone.cfg",
             "There is no file gone.cfg: name one",
         ),
+        *(
+            (
+                f"-o x --image {image} -- train ppo --env CartPole-v1 --preset",
+                f"--image {image!r} can't name an image: write REGISTRY/NAME:TAG",
+            )
+            for image in IMAGES_OF_NOBODY
+        ),
+        (
+            "-o x -- train ppo --env CartPole-v1 --preset --name a\x7f",
+            "The argument 'a\\x7f' has the control character U+007F: leave that out.",
+        ),
+        (
+            "-o x\x7f -- train ppo --env CartPole-v1 --preset",
+            "The argument 'x\\x7f' has the control character U+007F",
+        ),
+        (
+            "-o x -- train ppo --env CartPole-v1 --preset --name caf\udce9",
+            "The argument 'caf\\udce9' is not UTF-8: rename what it names",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_writes_nothing(
@@ -316,6 +342,39 @@ def test_a_presets_files_are_found_beside_it(capsys: Said) -> None:
     code, script = launched("own/p.yaml", capsys)
     assert code == 0 and "--preset own/p.yaml --model own/my.cfg" in script
     assert Path("f/files/own/my.cfg").exists()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        *("me", "me/agent", "host:5000/me/agent_2:1.0-rc.1", "registry.example.com/a"),
+        *("123", "12:30", "1e5", "null", f"me/agent@sha256:{'0' * 64}"),
+    ],
+)
+def test_the_name_of_an_image_stays_text(image: str) -> None:
+    for target in ("docker", "kuberay"):
+        write_folder(target, COMMAND, Path(target), image=image)
+    compose = load(Path("docker/compose.yaml"))
+    assert {each["image"] for each in compose["services"].values()} == {image}
+    groups = load(Path("kuberay/raycluster.yaml"))["spec"]["workerGroupSpecs"]
+    for group in groups:
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["image"] == image
+
+
+def test_an_argument_of_several_lines_and_scripts_is_kept() -> None:
+    words = [*COMMAND, "--env-kwargs", '{"a":\n\t"é 日本 😀 \u00a0"}']
+    write_folder("docker", words, Path("docker"))
+    compose = load(Path("docker/compose.yaml"))
+    assert compose["services"]["driver"]["command"] == words
+
+
+@pytest.mark.parametrize("character", ["\x7f", "\x1b", "\x85", "\u2028", "\ufeff"])
+def test_a_character_that_yaml_would_change_is_refused(character: str) -> None:
+    words = [*COMMAND, "--name", f"a{character}b"]
+    with pytest.raises(UserError, match="has the control character U"):
+        write_folder("docker", words, Path("docker"))
+    assert not Path("docker").exists()
 
 
 @pytest.mark.parametrize("words", [[], ["docker"], ["docker", "--help"]])
