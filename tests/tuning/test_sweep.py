@@ -21,6 +21,7 @@ from xagents_ray import categorical, log_uniform
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
+from xagents_ray.commands import tune as tuning
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Outcome, Report, Supervisor
@@ -211,7 +212,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch, words: str) -> Plan:
         plans.append(plan_of(algorithm, given)[0])
         return SimpleNamespace(signal=None)
 
-    monkeypatch.setattr(cli, "tune_with", tune_with)
+    monkeypatch.setattr(tuning, "tune_with", tune_with)
     assert cli.run(["tune", *words.split()]) == 0
     return plans[0]
 
@@ -241,6 +242,49 @@ def test_the_references_own_command_line(monkeypatch: pytest.MonkeyPatch) -> Non
         n_trials=100,
         warmup_trials=3,
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@host/x",
+        "mysql+pymysql://me:secret@host:3306/x?charset=utf8",
+        "postgresql://host/x?user=me&password=secret",
+        "mysql://me@host/x?passwd=secret",
+        "mssql+pyodbc:///?odbc_connect=UID%3Dme%3BPWD%3Dsecret",
+        "postgresql://me:secret@host:port/x",
+    ],
+)
+def test_a_password_is_kept_out_of_a_processs_arguments(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is refused as a flag, and taken from the environment and from Python."""
+    words = ["ppo", "--env", "CartPole-v1", "--lr", "1e-4", "1e-3"]
+    assert cli.run(["tune", *words, "--storage", url]) == 2
+    said = capsys.readouterr().err
+    assert "has a password" in said and "secret" not in said and said.count("\n") == 1
+    monkeypatch.setenv("XAGENTS_RAY_STORAGE", url)
+    plans: list[Plan] = []
+    monkeypatch.setattr(
+        tuning, "run_sweep", lambda row, given, _: plans.append(plan_of(row, given)[0])
+    )
+    given = {"env": "CartPole-v1", "lr": [1e-4, 1e-3]}
+    for more in ({}, {"storage": None}, {"storage": "sqlite:///a.db"}):
+        tuning.tune_with(ALGORITHMS["ppo"], {**given, **more})
+    assert [plan.storage for plan in plans] == [url, url, "sqlite:///a.db"]
+    monkeypatch.delenv("XAGENTS_RAY_STORAGE")
+    tuning.tune_with(ALGORITHMS["ppo"], {**given, "storage": url})
+    assert plans[-1].storage == url
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///a:b@c.db", "postgresql://me@host/x", "mysql://h/x?passfile=a"]
+)
+def test_a_database_without_a_password_may_be_a_flag(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = f"ppo --env CartPole-v1 --lr 1e-4 1e-3 --storage {url}"
+    assert parsed(monkeypatch, words).storage == url
 
 
 FRAMES = {"preprocess": True, "max_frame": True}

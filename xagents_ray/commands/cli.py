@@ -25,7 +25,7 @@ from xagents_ray.commands.presets import list_presets
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.training_run import train_with
-from xagents_ray.commands.tune import tune_with
+from xagents_ray.commands.tune import tune_from_shell
 from xagents_ray.core.arguments import check_characters
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
 from xagents_ray.core.installation import is_complete, missing_package
@@ -281,7 +281,7 @@ for _group in (
         "tune",
         "Tune hyperparameters given an agent, hyperparameter specs, and environment",
         tune_options(None),
-        lambda row, given: tune_with(row, given).signal,
+        lambda row, given: tune_from_shell(row, given).signal,
         varies=True,
         refused=UNSUPPORTED_OPTIONS,
     ),

@@ -520,7 +520,8 @@ class Tune_All(TypedDict, total=False):
     halving, or nothing (median|asha|none). Default: median."""
     storage: str | Path | None
     """Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; default:
-    sqlite in the sweep's directory."""
+    the environment variable XAGENTS_RAY_STORAGE, for a URL with a password, or sqlite
+    in the sweep's directory."""
     study: str | Path | None
     """Name of the Optuna study; one that exists is resumed; default: agent and time."""
     trial_steps: int

@@ -1,5 +1,7 @@
 """`xagents-ray tune` and `xagents_ray.tune`."""
 
+import importlib
+import os
 from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any
@@ -7,9 +9,13 @@ from typing import Any
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.tuning.plan import tune_options
 from xagents_ray.tuning.sweep import TuneResult, run_sweep
+
+_STORAGE = "XAGENTS_RAY_STORAGE"
+"""Environment variable with the URL of the study's database."""
 
 
 @listing_settings(tune_options(None))
@@ -45,7 +51,27 @@ def tune(agent: str, **settings: Any) -> TuneResult:
 
 def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
     """Run a sweep on Ray, given settings by flat name; see `tune`."""
+    url = os.environ.get(_STORAGE)
+    if url and given.get("storage") is None:
+        given = {**given, "storage": url}
     return run_sweep(algorithm, given, _run_trials)
+
+
+def tune_from_shell(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
+    """Run a sweep as `tune_with` does, with no password in this process's arguments.
+
+    Raises:
+        UserError: --storage has a password.
+    """
+    if url := given.get("storage"):
+        parts = importlib.import_module("xagents_ray.tuning.optuna_parts")
+        if parts.has_password(url):
+            raise UserError(
+                f"--storage {parts.without_password(url)} has a password, which other "
+                f"users of this machine see in the list of processes: set {_STORAGE} "
+                "to the URL in place of the flag, or keep the password in ~/.pgpass."
+            )
+    return tune_with(algorithm, given)
 
 
 def _run_trials(*sweep: Any) -> None:

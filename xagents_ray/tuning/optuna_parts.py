@@ -1,6 +1,7 @@
 """Components of an Optuna study: database, owner, pruner and distributions."""
 
 import os
+import re
 import socket
 import time
 from typing import Any
@@ -15,6 +16,8 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.tuning.plan import TuneConfig
 from xagents_ray.tuning.space import Space
 
+_SECRET = re.compile("passw|pwd|secret|token|odbc_connect", re.IGNORECASE)
+"""Arguments of database drivers that hold a password."""
 _OWNER = "sweep"
 _BEAT_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
@@ -43,7 +46,7 @@ def open_study(name: str, url: str) -> optuna.Study:
         raise UserError(
             f"--storage {without_password(url)} can't be opened "
             f"({first_line(error)}): give a URL such as sqlite:///study.db or "
-            "postgresql://user:password@host/name."
+            "postgresql://user@host/name."
         ) from None
 
 
@@ -90,8 +93,17 @@ def without_password(url: str) -> str:
         found = make_url(url)
     except (SQLAlchemyError, ValueError):
         return f"{url.partition(':')[0]}:…"
-    secrets = {name: "***" for name in found.query if "password" in name}
+    secrets = {name: "***" for name in found.query if _SECRET.search(name)}
     return found.update_query_dict(secrets).render_as_string()
+
+
+def has_password(url: str) -> bool:
+    """Return whether a database URL has a password, as its user or in its query."""
+    try:
+        found = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        return "@" in url
+    return bool(found.password) or any(map(_SECRET.search, found.query))
 
 
 def first_line(error: Exception) -> str:

@@ -38,7 +38,8 @@ class TuneConfig(Checked):
     storage: str | None = option(
         None,
         "Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; "
-        "default: sqlite in the sweep's directory",
+        "default: the environment variable XAGENTS_RAY_STORAGE, for a URL with a "
+        "password, or sqlite in the sweep's directory",
     )
     n_trials: int = count(
         1, "Trials of the study when the sweep ends: complete, pruned and failed ones"
