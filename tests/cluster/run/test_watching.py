@@ -142,6 +142,10 @@ def _private_folder(parts: Sequence[psutil.Process]) -> Path:
     assert sockets and max(map(len, sockets)) < 107
     (folder,) = {Path(each).parents[3] for each in sockets}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    raylets = [each for each in parts if each.name() == "raylet"]
+    (token,) = {each.environ()["RAY_AUTH_TOKEN"] for each in raylets}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files and not any(token.encode() in path.read_bytes() for path in files)
     return folder
 
 
