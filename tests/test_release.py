@@ -128,6 +128,57 @@ def test_the_lock_of_ci_has_what_setup_cfg_requires() -> None:
             assert all(each.specifier.contains(v) for v in pins[name]), each
 
 
+LOCKS = (
+    ROOT / ".ci" / "requirements.lock",
+    *sorted((ROOT / "cluster" / "launch" / "image").glob("*.lock")),
+)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_locks_name_each_file_by_its_hash(lock: Path) -> None:
+    pins = re.split(r"^(?=[\w.-]+==)", lock.read_text(encoding="utf-8"), flags=re.M)
+    assert pins[1:]
+    assert all("--hash=sha256:" in pin for pin in pins[1:])
+
+
+@pytest.mark.parametrize("constrains", ["UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"])
+def test_ci_refuses_another_file_of_a_pinned_version(
+    constrains: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a stranger puts on an index, for a run or for a package's build."""
+    lock = ROOT / ".ci" / "requirements.lock"
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert f"{constrains}=$PWD/.ci/requirements.lock" in ci
+    (version,) = re.findall(r"^setuptools==(\S+)", lock.read_text("utf-8"), re.M)
+    name = f"setuptools-{version}"
+    with zipfile.ZipFile(f"{name}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("setuptools/build_meta.py", "1 / 0")
+        about = f"Metadata-Version: 2.1\nName: setuptools\nVersion: {version}\n"
+        wheel.writestr(f"{name}.dist-info/METADATA", about)
+        form = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        wheel.writestr(f"{name}.dist-info/WHEEL", form)
+        wheel.writestr(f"{name}.dist-info/RECORD", "")
+    Path("package").mkdir()
+    Path("package/pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\n')
+    for each in ("UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "UV_FIND_LINKS"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv(constrains, str(lock))
+    asked = "setuptools" if constrains == "UV_CONSTRAINT" else "./package"
+    words = ["pip", "install", "--no-index", "--find-links", ".", "--target", "into"]
+    program = shutil.which("uv", path=_PATH) or "uv"
+    command = [program, *words, "--no-cache", "--python", sys.executable, asked]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and "ash mismatch" in done.stderr, done.stderr
+
+
+def test_the_workflow_names_actions_by_commit() -> None:
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        used = re.findall(r"uses: *(\S+)", path.read_text(encoding="utf-8"))
+        assert used
+        assert all(re.search("@[0-9a-f]{40}$", each) for each in used), used
+
+
 def test_the_files_of_the_repository_are_what_its_host_takes() -> None:
     for schema, pattern in (
         ("github-issue-forms", "ISSUE_TEMPLATE/[!c]*.yml"),
