@@ -10,7 +10,7 @@ from rich.console import Console
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, printable
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.policy import episodes
@@ -68,7 +68,7 @@ def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evalu
     _check_sampling(algorithm, config, given)
     trained = load_policy(algorithm, given)
     for note in trained.run.notes:
-        say(note)
+        say(printable(note))
     return episodes.show_episodes(trained.run, trained.weights, config, say)
 
 
@@ -86,7 +86,7 @@ def evaluate_with(
         found = episodes.evaluate_policy(trained.run, trained.weights, config, progress)
     if not config.json:
         for note in trained.run.notes:
-            say(note)
+            say(printable(note))
     if found.episodes:
         line = json.dumps({**found.summary(), "notes": [*trained.run.notes]})
         say(line if config.json else str(found))

@@ -6,6 +6,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from xagents_ray.core.errors import printable
 from xagents_ray.settings.options import Option
 
 
@@ -27,7 +28,7 @@ def print_table(
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i not in wrapped)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     _console().print(table)
 
 
@@ -35,7 +36,7 @@ def print_list(title: str, items: Iterable[str]) -> None:
     """Print a title and a bulleted list."""
     grid = Table.grid(padding=(0, 1))
     for item in items:
-        grid.add_row("-", item)
+        grid.add_row("-", printable(item))
     _console().print(f"{title}\n", soft_wrap=True)
     _console().print(grid)
 

@@ -2,16 +2,23 @@
 
 import difflib
 import math
+import re
 import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+# Control characters, those that change the direction of text, and undecoded bytes.
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class UserError(ValueError):
     """A mistake that the user can fix; the message is one sentence with a remedy.
 
     If a command has several mistakes, the message has one line for each. The command
-    line interface prints it without a traceback and exits with code 2.
+    line interface prints it without a traceback and exits with code 2. Characters that
+    control a terminal are escaped in it.
 
     >>> try:
     ...     xagents_ray.load("nowhere")
@@ -19,6 +26,9 @@ class UserError(ValueError):
     ...     print(error)
     load nowhere: there is no such directory; name a run's, or last.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class EnvironmentFault(UserError):
@@ -66,6 +76,33 @@ class Mistakes:
         """Raise `error` if there is a mistake."""
         if self.found:
             raise self.error()
+
+
+def has_controls(text: str) -> bool:
+    """Return whether a text has characters that control a terminal, or line ends."""
+    return _CONTROL.search(text) is not None
+
+
+def printable(text: str) -> str:
+    """Return text with control characters escaped, except for line ends and tabs.
+
+    Text from a file can otherwise change what a terminal shows, or its settings.
+    """
+    return _CONTROL.sub(_escaped, text)
+
+
+def _escaped(control: re.Match[str]) -> str:
+    is_kept = control[0] in "\n\t"
+    return control[0] if is_kept else control[0].encode("unicode_escape").decode()
+
+
+def shown(value: object) -> str:
+    """Return the representation of a value for a message, cut after 80 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer has too many digits
+        text = f"a value of {type(value).__name__} with too many digits"
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
@@ -148,7 +185,7 @@ class Broken(Exception):
     """
 
     def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.trace = trace
         if trace:
             self.__cause__ = RemoteTraceback(trace)

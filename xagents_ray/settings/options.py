@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
+from xagents_ray.core import errors
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.settings import from_python
 
@@ -41,6 +42,7 @@ class Facts:
     # Names in other libraries, for which error messages suggest this option.
     known_as: tuple[str, ...] = ()
     is_path: bool = False  # names files that a run reads
+    is_written: bool = False  # names files that a run writes
     names_directory: bool = False  # names a directory, without parent directories
     needs_ray: bool = False  # not allowed with --local
     needs_max_steps: bool = False  # decays to 0 over --max-steps, so requires it
@@ -50,8 +52,7 @@ class Facts:
     new_run: bool = False  # for new runs only, not for --resume
     # Also available in a user's own loop; see `xagents_ray.Agent`.
     own_loop: bool = False
-    # The flag that names a run, `--resume` or `--run`, with which the option may
-    # differ from the run's value.
+    # The flag, `--resume` or `--run`, with which it may differ from the run's value.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
     # Settings without effect once this one is changed from its default.
@@ -67,8 +68,7 @@ class Facts:
     # `gymnasium.Env[Any, Any]`, or one that `commands.typed` imports.
     takes: str = ""
     expected: str = ""  # description of allowed values; "" for the type's default
-    # Converts additional Python values, such as a class, to the option's type; leaves
-    # None and values of that type unchanged.
+    # Converts further Python values to the option's type; leaves that and None as is.
     to_plain: Callable[[Any], Any] | None = None
 
 
@@ -153,23 +153,27 @@ class Option(Facts):
             return
         if self.many:
             if not isinstance(value, tuple) or not value:
-                expected = self.expected or "one value or more"
-                raise UserError(f"{self.flag} takes {expected}, got {value!r:.80}.")
+                what = f"{self.flag} takes {self.expected or 'one value or more'}"
+                raise UserError(f"{what}, got {errors.shown(value)}.")
             for each in value:
                 dataclasses.replace(self, many=False, default="").check(each)
             return
         number = self.type in (int, float)
         allowed = (int, float) if self.type is float else self.type
         wrong = not isinstance(value, allowed) or (number and isinstance(value, bool))
+        wrong = wrong or (isinstance(value, int) and abs(value) >= 2**63)
         if wrong or (self.type is float and not math.isfinite(value)):
             kind = {int: "a whole number", float: "a number", bool: "true or false"}
             expected = self.expected or kind.get(self.type, "text")
-            raise UserError(f"{self.flag} takes {expected}, got {value!r}.")
+            raise UserError(f"{self.flag} takes {expected}, got {errors.shown(value)}.")
+        if self.type is str and errors.has_controls(value):
+            what = f"{self.flag} takes text without control characters"
+            raise UserError(f"{what}, got {errors.shown(value)}.")
         if self.to_plain is not None and from_python.is_json(value):
             return
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
-            raise UserError(f"{self.flag} takes one of {words}, got {value!r}.")
+            raise UserError(f"{self.flag} takes one of {words}, got {value!r:.80}.")
         if self.is_path and not value:
             raise UserError(f"{self.flag} is empty: name a file, or leave it out.")
         names_none = value in ("", ".", "..") or set("/\\\0") & set(str(value))
@@ -303,8 +307,7 @@ class Checked:
     @classmethod
     def of(cls: type[_C], values: Mapping[str, Any]) -> _C:
         """Return the config with the values of its own settings, by flat name."""
-        names = [each.name for each in options(cls)]
-        return cls(**{name: values[name] for name in names if name in values})
+        return cls(**{o.name: values[o.name] for o in options(cls) if o.name in values})
 
     def __post_init__(self) -> None:
         known = list(options(type(self)))

@@ -6,6 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from xagents_ray.core.errors import printable
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.live import Screen
 from xagents_ray.watch.profile import Profile
@@ -54,7 +55,8 @@ class Display:
 
     def warn(self, text: str) -> None:
         """Print a warning, even if the display is quiet."""
-        self._screen.console.print(f"Warning: {text}", soft_wrap=True, markup=False)
+        warning = printable(f"Warning: {text}")
+        self._screen.console.print(warning, soft_wrap=True, markup=False)
 
     def end(self, progress: Progress, reason: str) -> None:
         """Show the final state and why the run ended."""

@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from xagents_ray.core.errors import printable
+
 _WIDTH = 100
 """Width of a notebook's output, in characters."""
 _HTML = '<pre style="line-height: normal">{code}</pre>'
@@ -157,4 +159,4 @@ class Screen:
     def note(self, text: str) -> None:
         """Print a line above the live table."""
         if not self.quiet:
-            self.console.print(text, soft_wrap=True, markup=False)
+            self.console.print(printable(text), soft_wrap=True, markup=False)
