@@ -6,8 +6,6 @@ import hashlib
 import io
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import warnings
 import zipfile
@@ -22,6 +20,7 @@ import numpy as np
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.hdf5 import read_hdf5
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 
@@ -50,27 +49,6 @@ def keras_model(layout: Layout) -> Any:
 _NAME = "model.weights.h5"
 _LAYERS = "layers/"
 _DIGEST = f"{EXTRAS}sha256"
-
-# HDF5 may crash or loop forever on damaged bytes, so a child process reads them. It
-# accepts only arrays stored contiguously in the file, which bounds their size.
-_READ_HDF5 = """
-import io, signal, sys
-sys.path[:] = sys.argv[1:]
-import h5py, numpy
-data, found = sys.stdin.buffer.read(), {}
-def visit(name, item):
-    if isinstance(item, h5py.Dataset):
-        offset = item.id.get_offset()
-        if offset is None or offset + item.nbytes > len(data):
-            raise ValueError(name)
-        found[name] = item[()]
-signal.setitimer(signal.ITIMER_PROF, 3)
-with h5py.File(io.BytesIO(data), "r") as file:
-    file.visititems(visit)
-out = io.BytesIO()
-numpy.savez(out, **found)
-sys.stdout.buffer.write(out.getvalue())
-"""
 
 
 def encode_h5(
@@ -172,17 +150,7 @@ def _decoded(file: WeightsFile, names: Mapping[str, str]) -> dict[str, Array]:
 
     Integers of layers are the states of random generators, and left out.
     """
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", _READ_HDF5, *sys.path],
-        input=file.files[""],
-        capture_output=True,
-    )
-    if done.returncode != 0:
-        raise ValueError(f"{file.path} can't be read as HDF5")
-    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
-        found = dict(archive)
-    if any(array.dtype.kind not in "biuf" for array in found.values()):
-        raise ValueError(f"{file.path} has arrays of something else than numbers")
+    found = read_hdf5(file.files[""])
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
         raise ValueError(f"{file.path} has another digest")

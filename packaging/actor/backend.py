@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # What only learning, sweeps and reports need. All else in setup.cfg is required, so
 # nothing that acting comes to need is missing unless it is named here.
 LEFT_OUT = {
-    *("h5py", "matplotlib", "optuna", "pyarrow", "sqlalchemy", "tensorboardX"),
-    *("tensorflow", "wandb"),
+    *("h5py", "keras", "matplotlib", "optuna", "pyarrow", "sqlalchemy"),
+    *("tensorboardX", "tensorflow", "wandb"),
 }
 EXTRAS = {"gym", "envpool", "robotics"}  # kinds of environments
 SUMMARY = "What a node of a cluster needs to act for xagents-ray, without TensorFlow."

@@ -4,16 +4,14 @@ Layers that NumPy supports are converted to this package's layers. Their names, 
 `dense-0`, depend only on kind and order, so weights fit regardless of Keras' names.
 """
 
-import io
-import json
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks import keras_archive
 from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
@@ -26,7 +24,6 @@ class KerasNetwork(NamedTuple):
     input_shape: tuple[int, ...]
 
 
-_LARGEST = 1 << 24  # characters of a model's config
 # Models with other activations are whole models, and their stored runs remain so.
 _TRANSLATED = {
     *("linear", "relu", "tanh", "sigmoid", "softmax", "elu", "softplus", "gelu"),
@@ -71,6 +68,9 @@ def read_keras_layers(
 ) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
     """Return the layers of a Keras file and the indices of the output layers.
 
+    A file that wasn't made in this run may have layers of Keras only, or registered
+    ones, and its weights must be as large as the layers need.
+
     Args:
         name: name of the file, for messages.
         file: content of the file.
@@ -78,22 +78,30 @@ def read_keras_layers(
         outputs: units of each output, in order.
         scale: factor by which inputs are multiplied.
     Raises:
-        UserError: the file is invalid, or its inputs or outputs have other sizes.
+        UserError: the file is invalid, has other layers, or its inputs or outputs have
+            other sizes.
     """
+    largest: int | None = None
     try:
-        with zipfile.ZipFile(io.BytesIO(file)) as parts:
-            if parts.getinfo("config.json").file_size > _LARGEST:
-                raise ValueError
-            model = json.loads(parts.read("config.json"))
-        network = translated_model(model, scale)
-    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError):
+        config, nbytes = keras_archive.read_archive(file)
+        if objects.find_kept("network-file", name) is not file:
+            # Own classes may make weights in ways that can't be counted.
+            largest = nbytes if keras_archive.check_classes(name, config) else None
+            keras_archive.check_weights(file)
+        network = translated_model(config, scale)
+    except UserError:
+        raise
+    except Exception:  # zipfile and zlib raise anything at a damaged file
         raise UserError(
             f"{name}: not a Keras model, or a damaged one; write it with "
             "model.save('NAME.keras')."
         ) from None
     if network is None:
         whole = resolve_name("xagents_ray.networks.keras_models:whole_model")
-        network = KerasNetwork(*whole(name, file))
+        network = KerasNetwork(*whole(name, file, config, largest))
+    elif largest is not None:
+        shapes = (x for layer in network.layers for x in layer.shapes.values())
+        keras_archive.check_size(name, sum(map(math.prod, shapes)), largest)
     _check(name, network, input_shape, outputs)
     return network.layers, network.outputs
 

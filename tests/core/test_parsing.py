@@ -1,0 +1,78 @@
+"""JSON and YAML of others: few bytes become little data, in little time."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xagents_ray.core.parsing import (
+    ExcessError,
+    parse_json,
+    parse_yaml,
+    read_bounded,
+)
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("parse", [parse_json, parse_yaml])
+def test_depth_is_bounded(parse: Any) -> None:
+    value = parse(nested(100))
+    for _ in range(99):
+        (value,) = value
+    assert value == []
+    for levels in (101, 5_000, 100_000):
+        with pytest.raises(ExcessError, match="nested deeper than 100 levels"):
+            parse(nested(levels))
+
+
+def test_json_that_is_none() -> None:
+    for text in ("[", '{"a": NaN', "", b"\xff\xff", "1" * 5_000):
+        with pytest.raises(ValueError):
+            parse_json(text)
+    assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [1]\nb: [*a, *a]",
+        "a: &a {x: 1}\nb: {<<: *a}",
+        "\n".join(
+            [
+                "a0: &a0 [x, x]",
+                *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)),
+            ]
+        ),
+    ],
+)
+def test_aliases_are_refused(text: str) -> None:
+    with pytest.raises(ExcessError, match="it has an alias"):
+        parse_yaml(text)
+
+
+def test_the_number_of_values_is_bounded() -> None:
+    assert len(parse_yaml("[" + "1," * 4_000 + "]")) == 4_000
+    with pytest.raises(ExcessError, match="more than 5,000 values"):
+        parse_yaml("[" + "1," * 5_000 + "]")
+
+
+ODD = ["[", "!!int ''", "!!float ''", "!!bool x", "!!timestamp x", "2001-99-99"]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_any_error_of_yaml_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_yaml(text)
+
+
+def test_size_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bounded(path, 5) == b"12345"
+    with pytest.raises(ExcessError, match="more than 4 bytes"):
+        read_bounded(path, 4)
+    with pytest.raises(ExcessError):
+        read_bounded(Path("/dev/zero"), 1_000)

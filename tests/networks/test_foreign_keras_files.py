@@ -1,0 +1,239 @@
+"""A `.keras` file of someone else has layers of Keras that compute, and weights.
+
+Each file is one that Keras wrote, with another config.
+"""
+
+import functools
+import io
+import json
+import marshal
+import zipfile
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+
+from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks import keras_models
+from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.run_directory import RunDirectory
+
+SPEC = EnvSpec((4,), "float32", 1, 3)
+layers = keras.layers
+
+
+class Unregistered(layers.Layer):  # type: ignore[misc]
+    def call(self, x: Any) -> Any:
+        return x
+
+
+@keras.saving.register_keras_serializable("test")
+class Registered(layers.Layer):  # type: ignore[misc]
+    def call(self, x: Any) -> Any:
+        return x
+
+
+def whole_file(*between: Any, **dense: Any) -> bytes:
+    """Return a file of a network that begins with a layer which NumPy can't compute."""
+    x = given = keras.Input((4,))
+    for each in (layers.Dense(8, use_bias=False, name="first", **dense), *between):
+        x = each(x)
+    model = keras.Model(given, [layers.Dense(3)(x), layers.Dense(1)(x)])
+    return keras_models.model_bytes(model, "own")
+
+
+@functools.cache
+def known_file() -> bytes:
+    """Return a file of a network that NumPy computes."""
+    given = keras.Input((4,))
+    x = layers.Dense(8, "relu", name="first")(given)
+    model = keras.Model(given, [layers.Dense(3)(x), layers.Dense(1)(x)])
+    return keras_models.model_bytes(model, "own")
+
+
+def edited(file: bytes, edit: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a file with a changed config; `edit` changes the config in place."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(file)) as before,
+        zipfile.ZipFile(out, "w") as after,
+    ):
+        for name in before.namelist():
+            data = before.read(name)
+            if name == "config.json":
+                config = json.loads(data)
+                edit(config)
+                data = json.dumps(config).encode()
+            after.writestr(name, data)
+    return out.getvalue()
+
+
+def first_layer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of the layer `first` in a model's config."""
+    entries = config["config"]["layers"]
+    found: dict[str, Any] = next(x for x in entries if x["config"]["name"] == "first")
+    return found
+
+
+def replaced(**entry: Any) -> Callable[[dict[str, Any]], None]:
+    """Return a function that puts another class in place of the layer `first`."""
+
+    def edit(config: dict[str, Any]) -> None:
+        first = first_layer(config)
+        given = {"name": "first", **entry.get("config", {})}
+        first |= {"registered_name": None, **entry, "config": given}
+
+    return edit
+
+
+def set_in_first(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda config: first_layer(config)["config"].update({name: value})
+
+
+def function(module: str, name: str) -> dict[str, Any]:
+    return {
+        "module": module,
+        "class_name": "function",
+        "config": name,
+        "registered_name": name,
+    }
+
+
+CODE = b64encode(marshal.dumps((lambda x: x).__code__)).decode()
+LAMBDA = {"class_name": "__lambda__", "config": {"value": CODE}}
+INNER: dict[str, Any] = {
+    "module": "os",
+    "class_name": "system",
+    "config": {},
+    "registered_name": None,
+}
+ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a named function": replaced(
+        module="keras.layers",
+        class_name="Lambda",
+        config={"function": function("keras.utils", "get_file")},
+    ),
+    "marshalled code": replaced(
+        module="keras.layers", class_name="Lambda", config={"function": LAMBDA}
+    ),
+    "an internal name": replaced(
+        module="keras.src.layers.core.lambda_layer",
+        class_name="Lambda",
+        config={"function": LAMBDA},
+    ),
+    "a SavedModel": replaced(
+        module="keras.layers", class_name="TFSMLayer", config={"filepath": "/tmp/x"}
+    ),
+    "a pickle": replaced(
+        module="keras.layers", class_name="TorchModuleWrapper", config={"module": "x"}
+    ),
+    "another file": replaced(
+        module="keras.layers",
+        class_name="StringLookup",
+        config={"vocabulary": "/etc/passwd"},
+    ),
+    "another module": replaced(module="subprocess", class_name="Popen"),
+    "a class of nobody": replaced(module=__name__, class_name="Unregistered"),
+    "no module": replaced(module=None, class_name="Lambda"),
+    "code of a registered name": replaced(
+        module=None, class_name="__lambda__", registered_name="test>Registered"
+    ),
+    "no name": replaced(module="keras.layers", class_name=["Dense"]),
+    "a type": replaced(module="os", class_name="__typespec__", spec_name="x"),
+    "an initializer": set_in_first("kernel_initializer", INNER),
+    "a regularizer": set_in_first("kernel_regularizer", function("os", "system")),
+    "an activation": set_in_first("activation", LAMBDA),
+    "an argument": lambda config: config["config"]["layers"][-1]["inbound_nodes"][0][
+        "kwargs"
+    ].update(x=INNER),
+    "a model within": replaced(
+        module="keras",
+        class_name="Sequential",
+        config={"layers": [{"class_name": "Lambda", "module": "keras.layers"}]},
+    ),
+    "a utility": replaced(module="keras.utils", class_name="FeatureSpace"),
+    "a loader": replaced(module="keras.models", class_name="load_model"),
+}
+FILES = {"known to NumPy": known_file, "unknown to NumPy": functools.cache(whole_file)}
+
+
+def layout_of(data: bytes, name: str = "own.keras") -> Layout:
+    Path(name).write_bytes(data)
+    return layout_for(name, "", SPEC, (3, 1))
+
+
+@pytest.fixture
+def keras_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: Any, **__: Any) -> None:
+        raise AssertionError("Keras has read the file")
+
+    for name in ("load_model", "deserialize_keras_object"):
+        monkeypatch.setattr(keras.saving, name, reached)
+
+
+@pytest.mark.usefixtures("keras_reads_nothing")
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_other_classes_are_refused_before_keras_reads_them(
+    attack: Callable[[dict[str, Any]], None], file: Callable[[], bytes]
+) -> None:
+    data = edited(file(), attack)
+    with pytest.raises(UserError, match="not one of Keras' layers that only compute"):
+        layout_of(data)
+
+
+@pytest.mark.usefixtures("keras_reads_nothing")
+def test_so_is_a_runs_own_copy(tmp_path: Path) -> None:
+    row = find_algorithm("ppo")
+    config = Config.of(row.config, {"env": "CartPole-v1", "model": "own.keras"})
+    copy = edited(known_file(), ATTACKS["a named function"])
+    RunDirectory(tmp_path).begin("ppo", 1, config.groups(), {"model.keras": copy})
+    path = RunDirectory(tmp_path).settings()[1]["model"]
+    assert path == str(tmp_path / "model.keras")
+    with pytest.raises(UserError, match=r"model\.keras: it has 'Lambda' of the module"):
+        layout_for(path, "", SPEC, (3, 1))
+
+
+def test_a_registered_class_is_read() -> None:
+    layout = layout_of(whole_file(Registered()))
+    assert "Registered" in layout.layers[0].kinds  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="it has 'Unregistered' of the module"):
+        layout_of(whole_file(Unregistered()))
+
+
+def test_a_compiled_model_and_layers_in_layers_are_read() -> None:
+    x = given = keras.Input((4,))
+    x = layers.Reshape((2, 2))(x)
+    cell = layers.LSTM(5, dropout=0.1, recurrent_regularizer="l2", seed=1)
+    x = layers.Bidirectional(cell)(x)
+    inner = keras.Sequential([keras.Input((10,)), layers.Dense(4, "gelu")])
+    x = keras.ops.concatenate([inner(x), given], axis=-1)
+    x = layers.SpectralNormalization(layers.Dense(4))(x)
+    model = keras.Model(given, [layers.Dense(3)(x), layers.Dense(1)(x)])
+    model.compile(keras.optimizers.Adam(1e-3), "mse")
+    layout = layout_of(keras_models.model_bytes(model, "own"))
+    assert isinstance(layout.layers[0], WholeModel)
+
+
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES)
+def test_weights_are_in_the_file(file: Callable[[], bytes]) -> None:
+    """A config of few bytes can name as many units as it likes."""
+    data = edited(file(), set_in_first("units", 10**9))
+    with pytest.raises(UserError, match="its layers have more weights than the file"):
+        layout_of(data)
+
+
+@pytest.mark.usefixtures("keras_reads_nothing")
+def test_the_number_of_layers_is_bounded() -> None:
+    def edit(config: dict[str, Any]) -> None:
+        config["config"]["layers"] += [first_layer(config)] * 2_000
+
+    with pytest.raises(UserError, match=r"2,00\d layers, more than the 2,000"):
+        layout_of(edited(known_file(), edit))

@@ -1,0 +1,171 @@
+"""Checks of `.keras` files before Keras reads them.
+
+A config names classes, which Keras makes with arguments from the file. Only layers of
+Keras that do nothing but compute are accepted, and classes that were registered in this
+process. Sizes are checked too: of the archive's parts, and of the weights in it.
+"""
+
+import functools
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xagents_ray.core.errors import UserError, shown
+from xagents_ray.core.parsing import parse_json
+from xagents_ray.networks.hdf5 import read_hdf5
+
+_LARGEST_CONFIG = 1 << 22  # bytes
+_MOST_LAYERS = 2_000
+_GROWTH = 16  # maximum ratio of unpacked to packed size; weights hardly compress
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_MODULES = re.compile(
+    r"keras\.(activations|constraints|dtype_policies|initializers|layers|losses"
+    r"|metrics|optimizers|quantizers|random|regularizers|src\.ops\.\w+)"
+)
+_MODEL_MODULES = re.compile(r"keras|keras\.models|keras\.src\.models\.\w+")
+_MODELS = {"DTypePolicy", "FloatDTypePolicy", "Functional", "Model", "Sequential"}
+# Layers of Keras that run code from the file, or read other files.
+_REFUSED = {
+    "FlaxLayer",
+    "IntegerLookup",
+    "JaxLayer",
+    "Lambda",
+    "StringLookup",
+    "TFSMLayer",
+    "TextVectorization",
+    "TorchModuleWrapper",
+}
+# What Keras writes for values that JSON lacks.
+_VALUES = {
+    "__bytes__",
+    "__ellipsis__",
+    "__keras_tensor__",
+    "__numpy__",
+    "__slice__",
+    "__tensor__",
+}
+
+
+class KerasArchive(NamedTuple):
+    """The contents of a `.keras` file that are read without Keras."""
+
+    config: Mapping[str, Any]  # config of the model
+    nbytes: int  # size of its weights, in bytes
+
+
+def read_archive(file: bytes) -> KerasArchive:
+    """Return the config and the size of the weights in a `.keras` file.
+
+    Raises:
+        Exception: any type, if the file is damaged, or larger when it is unpacked than
+            weights of its size.
+    """
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        parts = archive.infolist()
+        if sum(part.file_size for part in parts) > _GROWTH * len(file) + 2**20:
+            raise ValueError("its parts are much larger than the file")
+        # Other compression methods may expand without bound in one step.
+        known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+        if any(part.compress_type not in known for part in parts):
+            raise ValueError("it is compressed in another way")
+        if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
+            raise ValueError("its config is too large")
+        config = parse_json(archive.read(_CONFIG))
+        return KerasArchive(config, archive.getinfo(_WEIGHTS).file_size)
+
+
+def check_classes(name: str, config: Mapping[str, Any]) -> bool:
+    """Check that all classes in a model's config are safe to make.
+
+    Args:
+        name: name of the file, for messages.
+        config: config of the model.
+    Returns:
+        Whether all of them are Keras' own.
+    Raises:
+        UserError: there are too many layers; or a class is neither one of Keras' that
+            only compute, nor registered with Keras in this process.
+    """
+    are_keras, n_layers = True, 0
+    # Keras doesn't read how the model was compiled.
+    for entry in _objects({**config, "compile_config": None}):
+        n_layers += entry.get("module") == "keras.layers"
+        if _is_registered(entry):
+            are_keras = False
+        elif not _is_keras(entry):
+            raise UserError(
+                f"{name}: it has {shown(entry['class_name'])} of the module "
+                f"{shown(entry.get('module'))}, which is not one of Keras' layers that "
+                "only compute: register your own class with Keras before, or give the "
+                "function that makes the model, as module:function."
+            )
+    if n_layers > _MOST_LAYERS:
+        raise UserError(
+            f"{name}: it has {n_layers:,} layers, more than the {_MOST_LAYERS:,} that "
+            "are accepted: merge some of them."
+        )
+    return are_keras
+
+
+def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the dicts inside a config that name a class."""
+    left = [config]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            if "class_name" in each:
+                yield each
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+
+
+def _is_keras(entry: Mapping[str, Any]) -> bool:
+    """Return whether an object is a value, or of a class of Keras that computes."""
+    kind, module = entry["class_name"], entry.get("module")
+    if isinstance(kind, str) and kind.startswith("__"):
+        return kind in _VALUES
+    if not isinstance(kind, str) or not isinstance(module, str):
+        return False
+    if _MODEL_MODULES.fullmatch(module):
+        return kind in _MODELS
+    is_class = kind[:1].isupper() and kind not in _REFUSED
+    return is_class and _MODULES.fullmatch(module) is not None
+
+
+def _is_registered(entry: Mapping[str, Any]) -> bool:
+    """Return whether Keras takes an object's class from those registered here."""
+    keras, kind = sys.modules.get("keras"), entry["class_name"]
+    name = entry.get("config" if kind == "function" else "registered_name", kind)
+    if not isinstance(name, str) or keras is None or str(kind).startswith("__"):
+        return False
+    return keras.saving.get_registered_object(name) is not None
+
+
+def check_size(name: str, n_weights: int, nbytes: int) -> None:
+    """Raise UserError if a model needs more weights than the `nbytes` of its file."""
+    if 4 * n_weights > nbytes:
+        raise UserError(
+            f"{name}: its layers have more weights than the file, which has "
+            f"{nbytes:,} bytes of them: write it with model.save('NAME.keras')."
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def check_weights(file: bytes) -> None:
+    """Check that the weights in a `.keras` file are finite numbers of bounded size.
+
+    A child process reads them. A result is cached, as each process reads a file often.
+
+    Raises:
+        Exception: any type, if they are damaged, or larger than the file.
+    """
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        arrays = read_hdf5(archive.read(_WEIGHTS))
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        raise ValueError("it has weights that are not finite")
