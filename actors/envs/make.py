@@ -130,6 +130,11 @@ def make_envs(
     Raises:
         UserError: the environment or this vectorization of it does not exist.
     """
+    with registry.named_modules(config):
+        return _make_envs(config, n_envs, threads, first_index)
+
+
+def _make_envs(config: EnvConfig, n_envs: int, threads: int, first_index: int) -> Envs:
     env_id = str(config.env)
     own = registry.find_factory(env_id)
     mode = config.vectorization
@@ -176,11 +181,12 @@ def make_one(config: EnvConfig, render_mode: str | None, index: int = 0) -> Envs
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     own = registry.find_factory(str(config.env))
-    if own is not None and factory.makes_vectors(own):
-        made = vector_forms.user_vector(config, own, 1, index, render_mode)
-        return Envs(made, config)
-    make = functools.partial(make_single, config, render_mode, index)
-    return Envs(vector_forms.SyncEnvs([make]), config)
+    with registry.named_modules(config):
+        if own is not None and factory.makes_vectors(own):
+            made = vector_forms.user_vector(config, own, 1, index, render_mode)
+            return Envs(made, config)
+        make = functools.partial(make_single, config, render_mode, index)
+        return Envs(vector_forms.SyncEnvs([make]), config)
 
 
 def make_single(
@@ -234,14 +240,17 @@ def _single(
 ) -> gym.Env[Any, Any]:
     """Return the environment with this index, with the config's wrappers."""
     env_id = str(config.env)
-    if own is not None:
-        env = factory.call_factory(env_id, own, config.arguments, index, render_mode)
-        if not isinstance(env, gym.Env):
-            env = old_gym.adapt_made(env_id, env, render_mode)
-    else:
-        env = _registered(config, render_mode)
+    with registry.named_modules(config):
+        if own is None:
+            env = _registered(config, render_mode)
+        else:
+            given = config.arguments
+            env = factory.call_factory(env_id, own, given, index, render_mode)
+            if not isinstance(env, gym.Env):
+                env = old_gym.adapt_made(env_id, env, render_mode)
     is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
-    env = wrapping.wrap_env(env, config)
+    with registry.named_modules(config):
+        env = wrapping.wrap_env(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):

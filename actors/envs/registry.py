@@ -20,9 +20,23 @@ from gymnasium.envs.registration import EnvSpec
 from xagents_ray.actors.envs import interface, old_atari, old_gym
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, did_you_mean, one_line
+from xagents_ray.core.user_code import importing_from_here
 from xagents_ray.settings.training import EnvConfig
 
 _MAIN = "__main__"
+
+
+def named_modules(config: EnvConfig) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which environments are made.
+
+    Within it, modules in the working directory can be imported if the environment or
+    its wrappers are named as `module:name`.
+    """
+    names = (name for _, name in config.objects)
+    own = (each.removeprefix("gym:").removeprefix("atari-py:") for each in names)
+    if any(":" in each for each in own):
+        return importing_from_here()
+    return contextlib.nullcontext()
 
 
 def find_registered(env_id: str) -> str | EnvSpec:
@@ -35,7 +49,8 @@ def find_registered(env_id: str) -> str | EnvSpec:
         return kept
     module, colon, name = env_id.rpartition(":")
     if colon:  # not imported yet in a process of AsyncVectorEnv
-        importlib.import_module(module)
+        with importing_from_here():
+            importlib.import_module(module)
     return name
 
 
@@ -66,7 +81,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     if module == "atari-py":
         return functools.partial(old_atari.make_atari_py, name)
     try:
-        with interface.errors_name_line(env_id):
+        with interface.errors_name_line(env_id), importing_from_here():
             imported = importlib.import_module(module)
     except ImportError as error:
         raise UserError(

@@ -14,7 +14,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Array
-from xagents_ray.core.user_code import is_library, is_of, line_of
+from xagents_ray.core.user_code import importing_from_here, is_library, is_of, line_of
 from xagents_ray.settings.options import flag
 from xagents_ray.settings.training import EnvConfig
 
@@ -214,7 +214,8 @@ def _find(setting: str, name: str) -> Callable[..., Any]:
             "pass the object of this name from Python again."
         )
     try:
-        found = resolve_name(name) if kept is None else kept
+        with importing_from_here():
+            found = resolve_name(name) if kept is None else kept
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(
             f"{flag(setting)} {name} can't be imported ({error}): write module:name, "

@@ -17,7 +17,7 @@ from typing import Any
 from xagents_ray.cluster.ray import authentication, ray_session, tls
 from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.cluster.ray.session_folder import exposed_folder
-from xagents_ray.cluster.ray.user_folder import join_with_folder
+from xagents_ray.cluster.ray.user_folder import job_without_folder, join_with_folder
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
@@ -179,6 +179,7 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
                 logging_level=logging.CRITICAL,
                 object_store_memory=bytes_,
                 configure_logging=True,
+                job_config=job_without_folder(ray),
             )
     except Exception as error:
         first = str(error).strip().splitlines()[0].rstrip(".")

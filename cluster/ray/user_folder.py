@@ -1,6 +1,7 @@
-"""Sends the folder of a user's own modules to the nodes of a cluster."""
+"""Which of a user's own modules the nodes and workers of Ray can import."""
 
 import os
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,17 @@ _MOST_BYTES = 512 * 2**20
 """Size of the largest folder that Ray sends."""
 _Rules = Sequence[tuple[Path, GitIgnoreSpec]]
 """Patterns with the folder that they are relative to; later ones take precedence."""
+
+
+def job_without_folder(ray: Any) -> Any:
+    """Return the job of a new Ray, whose workers import nothing from this folder.
+
+    Ray puts the working directory first on the path of every worker, unless its client
+    has prepared the job. Workers of a notebook need it, and so it is on the path here.
+    """
+    job = ray.job_config.JobConfig()
+    job._client_job = not {"", os.getcwd()} & {*sys.path}
+    return job
 
 
 def join_with_folder(

@@ -40,7 +40,6 @@ from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 
 def main() -> NoReturn:
     """Run the command line; a user's mistake exits with 2 and one sentence."""
-    sys.path.append("")  # finds --env package.module:factory in the working directory
     sys.exit(run(sys.argv[1:]))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.user_code import importing_from_here
 
 _kept: dict[tuple[str, str], Any] = {}
 """Registered objects by setting and name."""
@@ -70,7 +71,9 @@ def as_stored(setting: str, given: Any, stored: Any) -> Any:
         return given
     found = find_kept(setting, given)
     if found is None and ":" in given:
-        with contextlib.suppress(AttributeError, ImportError, ValueError):  # not a path
+        # It may be a path.
+        missing = contextlib.suppress(AttributeError, ImportError, ValueError)
+        with missing, importing_from_here():
             found = resolve_name(given)
     if found is None:
         return given
@@ -104,7 +107,8 @@ def install_objects(definition: bytes) -> None:
         ImportError, AttributeError: a module that defines an object is missing or
             different in this process.
     """
-    cloudpickle.loads(definition)()
+    with importing_from_here():
+        cloudpickle.loads(definition)()
 
 
 def _install(chosen: dict[tuple[str, str], Any]) -> None:

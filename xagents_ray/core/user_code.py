@@ -6,6 +6,8 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,6 +25,21 @@ _NOT_THEIRS = tuple(
 _INSTALLED = f"{os.sep}site-packages{os.sep}"  # libraries that user code calls
 
 
+@contextmanager
+def importing_from_here() -> Iterator[None]:
+    """Let modules in the working directory be imported within the block.
+
+    Use it only to import what the user or a run names: the directory may be a download
+    with a module of any name, such as one that libraries import where it is installed.
+    """
+    sys.path.append("")
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the user's code may have changed the path
+            del sys.path[-1 - sys.path[::-1].index("")]
+
+
 def find_named(flag: str, name: str) -> Any:
     """Return the object that a flag names as `package.module:name`.
 
@@ -33,7 +50,8 @@ def find_named(flag: str, name: str) -> Any:
     if not module or not attribute:
         raise UserError(f"{flag} {name}: name it as package.module:name.")
     try:
-        imported = importlib.import_module(module)
+        with importing_from_here():
+            imported = importlib.import_module(module)
     except ImportError as error:
         raise UserError(
             f"{flag} {name}: module {module} can't be imported ({error}); install it, "

@@ -33,8 +33,10 @@ from xagents_ray.run.learner_access import LEARNERS
 
 PRELOADED = LOCAL_DRIVER, LEARNERS
 """Modules that the fork server imports besides the one of a job's function."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _SIGNALS = signal.SIGINT, signal.SIGTERM
 _ENDING_SECONDS = 30.0
+_starting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Child:
             "argv": sys.argv,
         }
         process = context.Process(target=_run, kwargs=arguments)
-        with _without_main():  # may be Ray's worker script
+        with _without_main(), _safe_path():  # may be Ray's worker script
             process.start()
         theirs.close()
         return cls(process, link)
@@ -187,10 +189,12 @@ def _fork_server(path: str) -> ForkServerContext:
     """
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*PRELOADED, path.partition(":")[0]])
-    resource_tracker.ensure_running()  # its start unblocks the signals
+    with _safe_path():
+        resource_tracker.ensure_running()  # its start unblocks the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        forkserver.ensure_running()
+        with _safe_path():
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return server
@@ -212,6 +216,23 @@ def _without_main() -> Iterator[None]:
         main.update({name: held for name, held in kept.items() if held is not None})
 
 
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Prevent new interpreters from importing modules in the working directory.
+
+    Python 3.10 ignores this.
+    """
+    with _starting:  # threads share the environment
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            del os.environ[_SAFE_PATH]
+            if before is not None:
+                os.environ[_SAFE_PATH] = before
+
+
 def _run(
     link: Connection,
     job: Job,
@@ -229,6 +250,7 @@ def _run(
         os.dup2(file, 1)
         os.dup2(file, 2)
     os.chdir(folder)
+    os.environ.pop(_SAFE_PATH, None)  # for the user's own processes
     os.environ.update(environment)
     sys.argv = argv
     with contextlib.suppress(OSError), Signals() as signals:

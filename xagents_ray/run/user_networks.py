@@ -18,7 +18,11 @@ from xagents_ray.core.errors import (
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.process import drawing_by
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.user_code import place_that_raised, traceback_of
+from xagents_ray.core.user_code import (
+    importing_from_here,
+    place_that_raised,
+    traceback_of,
+)
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
@@ -163,7 +167,8 @@ def _object(name: str) -> Any | None:
     kept = objects.find_kept("network", name)
     if kept is not None or ":" not in name or Path(name).is_file():
         return kept
-    return resolve_class("function", name)
+    with importing_from_here():
+        return resolve_class("function", name)
 
 
 def _features(name: str, model: Model, env: EnvConfig, spec: EnvSpec) -> Any:
@@ -196,7 +201,7 @@ def _called(
     load_tensorflow()
     drawing = resolve_name(f"{_CONVERSION}drawing_as_python")
     try:
-        with drawing():
+        with drawing(), importing_from_here():
             return maker(env)
     except UserError:
         raise
