@@ -75,8 +75,13 @@ def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
     before = json.loads((saved / "facts.json").read_text())["progress"]
     old = load_checkpoint(saved).arrays
     steps, rows = before["env_steps"], read_history(mine / "history.parquet")
+    elsewhere = RunDirectory(mine).settings()[1]["checkpoints"]
     result = xagents_ray.train(
-        agent, resume=str(mine), max_steps=steps + 60, quiet=True
+        agent,
+        resume=str(mine),
+        checkpoints=elsewhere,
+        max_steps=steps + 60,
+        quiet=True,
     )
     assert isinstance(result, xagents_ray.Result)
     assert result.env_steps >= steps + 60 and result.updates > before["updates"]

@@ -20,6 +20,7 @@ from xagents_ray.networks import layout
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.options import flag
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
     best_checkpoint,
@@ -371,21 +372,71 @@ def test_what_a_later_checkpoint_needs_stays_until_there_is_another() -> None:
         return History(path).rows
 
     named = Path("h.parquet")
+    elsewhere = {"history_checkpoint": str(named)}
     kept = {"checkpoint_every": 2, "keep_checkpoints": 9, "reward_buffer_size": 9}
     first = FakeDriver([[1], [2], [3]])
-    train(first, max_steps=3, history_checkpoint=str(named), **kept)
+    train(first, max_steps=3, **elsewhere, **kept)
     assert steps() == [3, 2]
     earlier = str(RUN / "checkpoints" / "step-000000000002")
     driver = FakeDriver([[8], raising(KeyError("a bug"))])
     driver.state = raising(RuntimeError("another"))  # type: ignore[method-assign]
     with pytest.raises(KeyError, match="a bug"):
-        train(driver, resume=earlier, max_steps=9)
+        train(driver, resume=earlier, max_steps=9, **elsewhere)
     assert steps() == [3, 2] and rows() == rows(named) == 3
     assert "a bug" in summary()["reason"]  # not that of the first session
-    train(FakeDriver([[4]]), resume=str(RUN), max_steps=4)
+    train(FakeDriver([[4]]), resume=str(RUN), max_steps=4, **elsewhere)
     assert rows() == rows(named) == 4 and steps() == [4, 3, 2]
-    train(FakeDriver([[9]]), resume=earlier, max_steps=3)
+    train(FakeDriver([[9]]), resume=earlier, max_steps=3, **elsewhere)
     assert steps() == [3, 2] and rows() == rows(named) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("checkpoints", ("../out.npz",)),
+        ("checkpoints", (f"{RUN}/in.npz", "/tmp/out.npz")),
+        ("history_checkpoint", "/tmp/out.parquet"),
+        ("history_checkpoint", f"{RUN}/../out.parquet"),
+    ],
+)
+def test_a_resumed_run_writes_elsewhere_only_where_the_user_names(
+    name: str, paths: Any
+) -> None:
+    """Its settings may be someone else's."""
+    train(FakeDriver([[1, 2]]), max_steps=2)
+    agent, settings = RunDirectory(RUN).settings()
+    config = Config.of(find_algorithm(agent).config, {**settings, name: paths})
+    RunDirectory(RUN).begin(agent, 1, config.groups(), {})
+    named = flag(name)
+    expected = rf"writes \S*out\.\S+, outside of its directory: give {named} again"
+    with pytest.raises(UserError, match=expected):
+        find_run(agent, {"resume": str(RUN)})
+    again = {"resume": str(RUN), name: paths}
+    assert find_run(agent, again)[1][name] == paths
+    inside = {"checkpoints": (f"{RUN}/in.npz",), "history_checkpoint": f"{RUN}/h"}
+    assert find_run(agent, {**again, **inside})[1][name] == inside[name]
+    config = Config.of(find_algorithm(agent).config, {**settings, **inside})
+    RunDirectory(RUN).begin(agent, 1, config.groups(), {})
+    assert find_run(agent, {"resume": str(RUN)})[1][name] == inside[name]
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "history.parquet", "tensorboard"])
+def test_a_resumed_run_follows_no_link_to_elsewhere(name: str) -> None:
+    train(FakeDriver([[1, 2]]), max_steps=2)
+    within = RUN / "within"
+    inner = RUN / name
+    if inner.exists():
+        inner.rename(within)
+    inner.symlink_to("within")
+    find_run("ppo", {"resume": str(RUN)})
+    inner.unlink()
+    elsewhere = Path("elsewhere").resolve()
+    if within.exists():
+        within.rename(elsewhere)
+    inner.symlink_to(elsewhere)
+    message = rf"{name} is a link to {elsewhere}, outside of the run's directory"
+    with pytest.raises(UserError, match=message):
+        find_run("ppo", {"resume": str(RUN)})
 
 
 def test_a_resumed_run_may_name_its_own_network() -> None:

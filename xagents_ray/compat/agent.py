@@ -33,6 +33,8 @@ from xagents_ray.extend import (
     train_with_listeners,
 )
 
+_WRITTEN = "checkpoints", "history_checkpoint"
+
 
 class CompatAgent(Overridable):
     """An agent with the interface of xagents.
@@ -64,6 +66,7 @@ class CompatAgent(Overridable):
         self.envs, self.trial = envs, trial
         self.result = None
         self._policy: Policy | None = None
+        self._paths: dict[str, Any] = {}  # given again when the run is resumed
         models = {name: given.pop(name) for name in names if name in given}
         self._settings = {
             **_environments(envs),
@@ -101,7 +104,7 @@ class CompatAgent(Overridable):
         given = {**ends, "monitor_session": monitor_session, **settings}
         given = {name: value for name, value in given.items() if value is not None}
         if directory := self._directory:
-            given = {"resume": directory, **given}
+            given = {"resume": directory, **self._paths, **given}
             self._check_weights()
         else:
             given = {**self.settings, **given}
@@ -111,6 +114,7 @@ class CompatAgent(Overridable):
                 "seeds= trains several agents, and this is one: leave it out, or call "
                 f"xagents_ray.train({self.row.name!r}, seeds=…)."
             )
+        self._paths = {name: given[name] for name in _WRITTEN if name in given}
         every = self._settings.get("log_frequency") or len(self.envs)
         reporter = Reporter(self.trial, every)
         self.result = result = self._train(given, self._listeners(reporter))

@@ -1,5 +1,6 @@
 """Prepares a run: finds the run to resume, and checks settings and environment."""
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,14 +58,16 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
 
     Raises:
         UserError: there is no such run or checkpoint, it is damaged or of another
-            agent, another process trains it, or a setting can't be changed.
+            agent, another process trains it, a setting can't be changed, or the run
+            would write outside of its directory.
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
     directory, path = locate_run("--resume", given["resume"], run_dir, agent)
-    was, stored = directory.settings()
-    if was != agent:
+    own_agent, stored = directory.settings()
+    if own_agent != agent:
         raise UserError(
-            f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
+            f"{directory.path} is a run of {own_agent}, not of {agent}: use train "
+            f"{own_agent}."
         )
     config = find_algorithm(agent).config
     own = {each.name for each in options(config) if each.is_path}
@@ -73,15 +76,51 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         if name in own and objects.find_kept("network", value) is not None:
             continue  # built by the same code, it fits the checkpoint
         if name not in _FREE and stored.get(name) != value:
+            was = f"{stored.get(name)!s:.80}"
             raise UserError(
-                f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
+                f"{flag(name)} is {was} in {directory.path} and can't "
                 "change on --resume: leave it out, or begin a new run with --weights."
             )
     with locked_directory(directory.path):
         checkpoint = load_checkpoint(path or _newest(directory), "use --resume")
+    _check_written(directory, config, stored, given)
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(config, stored, given), **unset, **given}
+
+
+def _check_written(
+    directory: RunDirectory,
+    config: type[AlgorithmConfig],
+    stored: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> None:
+    """Raise UserError if a run would write elsewhere than into its directory.
+
+    It may be from someone else, so only the user can name other files.
+    """
+    for inner in sorted(directory.path.iterdir()):
+        if inner.is_symlink() and not _is_below(inner, directory.path):
+            raise UserError(
+                f"{inner} is a link to {os.readlink(inner)}, outside of the run's "
+                "directory: put the file or folder itself in its place."
+            )
+    for each in train_options(config):
+        named = stored.get(each.name)
+        paths = named if isinstance(named, tuple) else (named,)
+        if not each.is_written or named is None or each.name in given:
+            continue
+        for path in paths:
+            if not _is_below(Path(str(path)), directory.path):
+                raise UserError(
+                    f"{directory.path} is a run that also writes {path}, outside of "
+                    f"its directory: give {each.flag} again, with this path or another."
+                )
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Return whether a path, with links resolved, is inside of a folder."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def with_own_names(

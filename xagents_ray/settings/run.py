@@ -55,6 +55,7 @@ class RunConfig(Checked):
         "Path(s) to new model(s) to which weights will be saved at each new best "
         "mean reward over a full reward buffer, or evaluation with --eval-every: .tf, "
         ".weights.h5, .npz, or .keras for whole Keras models",
+        is_written=True,
         instead=_IN_TRIALS,
         not_with_seeds=_IN_SEEDS,
     )
@@ -73,6 +74,7 @@ class RunConfig(Checked):
     history_checkpoint: str | None = option(
         None,
         "Path to .parquet file to save training history",
+        is_written=True,
         instead=_IN_TRIALS,
         not_with_seeds=_IN_SEEDS,
     )
