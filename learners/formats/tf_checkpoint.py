@@ -20,6 +20,7 @@ from xagents_ray.networks.layout import Layout
 
 _NAME = "weights.tf"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_KEYS = 64  # maximum ratio of the size of keys to that of a block with shared prefixes
 _TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
 _FLOAT_BYTES = {types_pb2.DT_FLOAT: 4, types_pb2.DT_DOUBLE: 8}
 
@@ -122,13 +123,21 @@ def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
     header = tensor_bundle_pb2.BundleHeaderProto.FromString(entries[0][1])
     if entries[0][0] or header.num_shards != 1 or header.endianness != header.LITTLE:
         raise ValueError("not a checkpoint's header")
-    return [
-        key.decode() for key, value in entries[1:] if _is_float_tensor(value, data_size)
-    ]
+    found = {
+        key.decode(): size
+        for key, value in entries[1:]
+        if (size := _float_tensor_size(value, data_size)) is not None
+    }
+    if sum(found.values()) > data_size:
+        raise ValueError("tensors that share bytes")
+    return list(found)
 
 
-def _is_float_tensor(value: bytes, data_size: int) -> bool:
-    """Return whether an index entry is a tensor of floats; ValueError if damaged."""
+def _float_tensor_size(value: bytes, data_size: int) -> int | None:
+    """Return the bytes of an index entry's tensor of floats; ValueError if damaged.
+
+    None if it is a tensor of another dtype.
+    """
     entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
     sides = [side.size for side in entry.shape.dim]
     count = math.prod(sides)
@@ -144,9 +153,11 @@ def _is_float_tensor(value: bytes, data_size: int) -> bool:
     ):
         raise ValueError("not a tensor's entry")
     nbytes = _FLOAT_BYTES.get(entry.dtype)
-    if nbytes is not None and nbytes * count != entry.size:
+    if nbytes is None:
+        return None
+    if nbytes * count != entry.size:
         raise ValueError("a tensor's shape and size disagree")
-    return nbytes is not None
+    return int(entry.size)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -170,6 +181,7 @@ def _block(table: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
         raise ValueError("more restarts than the block has room for")
     block, at = table[offset : offset + last], 0
     entries, whole, key = [], {0}, b""
+    room = _KEYS * size
     while at < last:
         start = at
         shared, at = _varint(block, at)
@@ -180,6 +192,9 @@ def _block(table: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
         if shared == 0:
             whole.add(start)
         key = key[:shared] + block[at : at + unshared]
+        room -= len(key)
+        if room < 0:
+            raise ValueError("keys that are much larger than their block")
         at += unshared
         entries.append((key, block[at : at + length]))
         at += length

@@ -39,10 +39,13 @@ RUN, NEW = "runs/ppo/Pendulum-v1/before", "runs/ppo/Pendulum-v1/new"
 STORED = ROOT / "tests/data/format-1/trained/ppo/Pendulum-v1/before"
 BASE = {"env": "CartPole-v1", "max_steps": 9}
 ADAM = '{"module": "keras.optimizers", "class_name": "Adam"}'
+LOADER = '{"module": "keras.layers", "class_name": "TFSMLayer", "config": {}}'
 FILES = {
     "raises.py": "raise ValueError('no room')",
     "text.yaml": "settings: [",
     "bare.yaml": "lr: 0.1",
+    "escape.yaml": r'settings: {optimizer: "\e[2Ja"}',
+    "alias.yaml": "settings: &a [*a]",
     "wrong.yaml": "settings: {lr: -1.0}",
     "seeded.yaml": "settings: {seed: 1}",
     "text.cfg": "nothing",
@@ -78,6 +81,7 @@ ASKED: list[Case] = [
     ("ppo", {"vectorization": "fast"}, "--vectorization takes one of auto, vector"),
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
+    ("ppo", {"n_envs": 2**63}, "--n-envs takes a whole number, got 922337203685477"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
     ("ppo", {"checkpoints": ["a.h5"]}, "a.h5: not the name of a weights file"),
     ("ppo", {"lr": math.nan}, "--lr takes a number, got nan."),
@@ -111,6 +115,7 @@ ASKED: list[Case] = [
     ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
     ("ppo", {"optimizer": ADAM, "lr": 0.1}, "--lr is set by the optimizer that was"),
     ("ppo", {"optimizer": "rmsprop", "beta1": 0.5}, "--beta1 is Adam's and"),
+    ("ppo", {"optimizer": LOADER}, "--optimizer takes adam, rmsprop, or from Python"),
     ("ppo", {"n_steps": 2}, "--mini-batches 4 is more than the batch of 2 samples"),
     (
         "ppo",
@@ -152,6 +157,8 @@ ASKED: list[Case] = [
     ("ppo", {"env": "Blackjack-v1", "preset": "auto"}, "There is no preset of ppo for"),
     ("ppo", {"preset": "gone.yaml"}, "--preset gone.yaml: No such file or directory"),
     ("ppo", {"preset": "text.yaml"}, "--preset text.yaml is not YAML: write"),
+    ("ppo", {"preset": "alias.yaml"}, "--preset alias.yaml: it has an alias, as in *"),
+    ("ppo", {"preset": "escape.yaml"}, r"without control characters, got '\x1b[2Ja'."),
     ("ppo", {"preset": "bare.yaml"}, "--preset bare.yaml has no settings: write"),
     ("ppo", {"preset": "wrong.yaml"}, "--preset wrong.yaml: --lr must be > 0"),
     ("ppo", {"preset": "seeded.yaml"}, "--seed can't be part of a preset: give it"),
@@ -182,6 +189,7 @@ ASKED: list[Case] = [
     ("ppo", {"resume": RUN, "n_envs": 99}, f" in {RUN} and can't change on --resume"),
     ("ppo", {"resume": RUN, "lr": 1.0}, f" in {RUN} and can't change on --resume"),
     ("ppo", {"resume": RUN, "name": "b"}, "--name is for a new run and --resume"),
+    ("ppo", {"resume": RUN}, "weights/ppo-policy.npz, outside of its directory: give"),
     ("ppo", {"resume": NEW}, f"{NEW} has no checkpoint yet: start it again."),
     ("ppo", {"seeds": [1], "seed": 2}, "--seed can't be given with --seeds: --seeds"),
 ]
@@ -193,6 +201,9 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
     ("ppo", {"seeds": []}, "--seeds takes one value or more, got ()."),
     ("a2c", {"online_learning": False}, "--no-online-learning leaves only the replay"),
     ("ppo", {"seeds": 3}, "--seeds takes one value or more"),
+    ("ppo", {"lr": 10**400}, "--lr takes a number, got 10000000000000000000000000"),
+    ("ppo", {"name": "a\x1b[2J"}, r"text without control characters, got 'a\x1b[2J'."),
+    ("ppo", {"lr": 10**5_000}, "--lr takes a number, got a value of int with too many"),
     ("ppo", {"seeds": [-1]}, "--seeds must be"),
     ("ppo", {"learning_rate": 1}, "There is no setting 'learning_rate'; did you mean"),
     ("ppo", {"load_model": "a.h5"}, "give the file of a Keras model, a.keras or a.h5"),
@@ -464,6 +475,7 @@ ELSEWHERE = {
     "The algorithm": "of register",
     "An agent is given by its name": "tests/settings/test_config.py",
     "try again when the machine is less busy": "of a slow machine",
+    "outside of the run's directory: put": "tests/run/test_session.py",
 }
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
@@ -25,6 +27,8 @@ from xagents_ray.networks.kinds import find_kind, known_kinds
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 from xagents_ray.networks.section import Section, read_sections
 from xagents_ray.networks.small_images import fit_to_image
+
+_BYTES = 16  # of a weight, its gradient and an optimizer's two averages
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,7 @@ def _laid_out(
             source = common
     layout = Layout(tuple(layers), tuple(ends), input_shape, scale)
     _check_outputs(path, layout, len(outputs))
+    _check_memory(path, layout)
     return layout
 
 
@@ -188,6 +193,17 @@ def _check_outputs(path: Path, layout: Layout, count: int) -> None:
                 f"{path}: [{layer.name}]: no output is reached from it; remove it or "
                 "put it before an output."
             )
+
+
+def _check_memory(path: Path, layout: Layout) -> None:
+    """Raise UserError if this machine's memory can't hold what learning needs."""
+    needed, there = _BYTES * layout.n_weights, psutil.virtual_memory().total
+    if needed > there:
+        raise UserError(
+            f"{path}: its layers have {layout.n_weights:,} weights, which need "
+            f"{needed >> 30:,} GiB for learning and this machine has {there >> 30}; "
+            "give them fewer units."
+        )
 
 
 def layout_for(

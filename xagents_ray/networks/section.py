@@ -1,6 +1,7 @@
 """Sections of a network's .cfg file; errors name the file, section and key."""
 
 import configparser
+import io
 import math
 import re
 from collections.abc import Sequence
@@ -8,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.core import objects
-from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.core.errors import UserError, did_you_mean, shown
+from xagents_ray.core.parsing import ExcessError, read_bounded
 from xagents_ray.networks.activations import ACTIVATIONS, ALIASES
 
+_LARGEST = 1 << 20  # maximum size of a file, in bytes
+_LARGEST_NUMBER = 2**31 - 1
+_MOST_LAYERS = 1_000
 INITIALIZERS = (
     "glorot_normal",
     "glorot_uniform",
@@ -75,7 +80,7 @@ class Section:
 
     def error(self, key: str, remedy: str) -> UserError:
         """Return an error about a key of this section."""
-        where = f"[{self.name}] {key}".rstrip()
+        where = f"[{self.name:.80}] {key:.80}".rstrip()
         return UserError(f"{self._path}: {where}: {remedy}.")
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -88,14 +93,17 @@ class Section:
         except ValueError:
             number = 0
         if number < 1:
-            raise self.error(key, f"must be a whole number ≥ 1, got {text!r}")
+            raise self.error(key, f"must be a whole number ≥ 1, got {shown(text)}")
+        if number > _LARGEST_NUMBER:
+            remedy = f"must be {_LARGEST_NUMBER:,} or less, got {shown(text)}"
+            raise self.error(key, remedy)
         return number
 
     def switch(self, key: str) -> bool:
         """Return whether the value of a key is 1."""
         text = self.values.get(key, "0")
         if text not in ("0", "1"):
-            raise self.error(key, f"must be 0 or 1, got {text!r}")
+            raise self.error(key, f"must be 0 or 1, got {shown(text)}")
         return text == "1"
 
     def weighted(self) -> dict[str, Any]:
@@ -107,7 +115,7 @@ class Section:
         except ValueError:
             gain = math.nan
         if not math.isfinite(gain):
-            raise self.error("gain", f"must be a number, got {text!r}")
+            raise self.error("gain", f"must be a number, got {shown(text)}")
         initializer = self._initializer()
         if "gain" in self.values and initializer in {*INITIALIZERS} - {"orthogonal"}:
             raise self.error("gain", "only initializer=orthogonal takes a gain")
@@ -132,7 +140,7 @@ class Section:
         text = self.values.get(key, default)
         if text not in known:
             advice = f"{did_you_mean(text, known) or '.'} Known are {', '.join(known)}"
-            raise self.error(key, f"unknown {text!r}{advice}{more}")
+            raise self.error(key, f"unknown {shown(text)}{advice}{more}")
         return text
 
 
@@ -140,8 +148,10 @@ def read_sections(path: Path) -> list[Section]:
     """Return the sections of a file in order; UserError if it has none."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
-        with path.open(encoding="utf-8") as file:
-            parser.read_file(file)
+        text = read_bounded(path, _LARGEST).decode()
+        parser.read_file(io.StringIO(text, newline=None))
+    except ExcessError as error:
+        raise UserError(f"{path}: {error}; give --model a .cfg file.") from None
     except OSError as error:
         raise UserError(
             f"{path}: can't be read ({error.strerror}); give --model a .cfg file."
@@ -151,7 +161,13 @@ def read_sections(path: Path) -> list[Section]:
             f"{path}: not a .cfg file: {_reason(error)}; sections look like [dense-0], "
             "keys like units=64."
         ) from None
-    return [Section(path, name, parser[name]) for name in parser.sections()]
+    names = parser.sections()
+    if len(names) > _MOST_LAYERS:
+        raise UserError(
+            f"{path}: has {len(names):,} layers, more than the {_MOST_LAYERS:,} that "
+            "are accepted; merge some of them."
+        )
+    return [Section(path, name, parser[name]) for name in names]
 
 
 def _reason(error: configparser.Error | UnicodeDecodeError) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from xagents_ray.core import objects
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, shown
+from xagents_ray.core.parsing import parse_json
 
 
 class KerasOptimizer(Protocol):
@@ -117,8 +118,14 @@ def keras_optimizer(value: Any) -> Any:
     """Return a Keras optimizer's config as JSON, from which the learner rebuilds it.
 
     Raises:
-        UserError: the class isn't built into Keras, or its learning rate is a schedule.
+        UserError: the class isn't built into Keras, or its learning rate is a schedule;
+            or the value is JSON of something else.
     """
+    if is_json(value) and not _is_optimizer(value):
+        raise UserError(
+            f"--optimizer takes adam, rmsprop, or from Python one of keras.optimizers, "
+            f"got {shown(value)}."
+        )
     keras = sys.modules.get("keras")
     if keras is None or not isinstance(value, keras.optimizers.Optimizer):
         return value
@@ -141,6 +148,17 @@ def is_json(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("{")
 
 
+def _is_optimizer(text: str) -> bool:
+    """Return whether JSON is an optimizer's config, which has no other objects."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+        found = parse_json(text)
+        values = [*found.get("config", {}).values()]
+        values += [x for each in values if isinstance(each, list) for x in each]
+        is_plain = not any(isinstance(each, dict) for each in values)
+        return is_plain and found["module"] == "keras.optimizers"
+    return False
+
+
 def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:
     """Return the names of one or several objects; leave other values unchanged."""
     if value is None or not (isinstance(value, tuple) or is_object(value)):
@@ -160,13 +178,16 @@ def _is_spec(value: Any) -> bool:
 def _parsed(text: str) -> dict[str, Any]:
     if text.startswith("{"):
         with contextlib.suppress(ValueError):
-            found: dict[str, Any] = json.loads(text)
+            found: dict[str, Any] = parse_json(text)
             return found
     name, equals, value = text.partition("=")
     if not equals:
         raise _no_argument(text)
-    for parse in (json.loads, ast.literal_eval):
-        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+    for parse in (parse_json, ast.literal_eval):
+        # Python's parser raises the last two at deep nesting.
+        with contextlib.suppress(
+            ValueError, SyntaxError, TypeError, MemoryError, RecursionError
+        ):
             return {name: parse(value)}
     return {name: value}
 
@@ -179,7 +200,7 @@ def _name(name: Any) -> str:
 
 def _no_argument(given: Any) -> UserError:
     return UserError(
-        f"--env-kwargs takes key=value, or a JSON object, got {given!r}: write "
+        f"--env-kwargs takes key=value, or a JSON object, got {shown(given)}: write "
         "gravity=-5, or '{\"gravity\": -5}'."
     )
 
@@ -189,6 +210,6 @@ def _json(name: Any, value: Any) -> str:
         return json.dumps(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError):
         raise UserError(
-            f"env_kwargs: {name} is {value!r:.80}, which a run's settings can't hold: "
+            f"env_kwargs: {name} is {shown(value)}, which a run's settings can't hold: "
             f"give env=functools.partial(…, {name}=…) in its place."
         ) from None

@@ -6,7 +6,6 @@ separate manifest, so that one rename can remove it. The name ends in `~` while 
 checkpoint of the same step replaces it, and remains so if that is interrupted.
 """
 
-import json
 import math
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.parsing import parse_json
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import Piecemeal, read_arrays, read_piecemeal
@@ -201,7 +201,7 @@ def decode_facts(data: bytes) -> dict[str, Any]:
             raise ValueError("it holds NaN")
         return float(name)
 
-    facts = json.loads(data, parse_constant=constant)
+    facts = parse_json(data, parse_constant=constant)
     if not isinstance(facts, dict):
         raise ValueError("it holds no JSON object")
     return facts

@@ -1,5 +1,6 @@
 """The parquet files of a history: one, or a directory of them."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import replacing_file
+from xagents_ray.storage.parquet_pages import unpacked_size
 
 Rows: TypeAlias = npt.NDArray[np.void]
 
@@ -26,6 +28,10 @@ class EpisodeRow(NamedTuple):
     evaluation_reward: float | None = None
 
 
+# A part of few bytes may have many rows of the same values. Largest size in memory, in
+# multiples of the file's size, and what every part may have in addition, in bytes.
+_GROWTH, _ALLOWED = 64, 2**25
+_MOST_COLUMNS = 10_000
 COLUMNS = EpisodeRow._fields
 _REQUIRED = COLUMNS[:5]
 OPTIONAL = COLUMNS[5]
@@ -87,16 +93,26 @@ def _read_part(path: Path) -> Rows:
     except OSError as error:
         raise unreadable_history(path, error.strerror or str(error)) from None
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        names = file.schema_arrow.names
-        known = [name for name in COLUMNS if names.count(name) == 1]
-        own = [
+        file = pq.ParquetFile(
+            pa.BufferReader(data),
+            page_checksum_verification=True,
+            thrift_container_size_limit=_MOST_COLUMNS,
+        )
+        counts = Counter(file.schema_arrow.names)
+        known = [name for name in COLUMNS if counts[name] == 1]
+        known += [
             field.name
             for field in file.schema_arrow
-            if pa.types.is_floating(field.type) and field.name not in NAMES
+            if pa.types.is_floating(field.type)
+            and field.name not in NAMES
+            and counts[field.name] == 1
         ]
-        known += [name for name in own if names.count(name) == 1]
+        for name in known:
+            _check_type(path, file.schema_arrow.field(name))
+        _check_size(path, data, file.metadata, {*known})
         table = file.read(columns=known, use_threads=False)
+    except UserError:
+        raise
     except Exception:  # pyarrow may raise anything for damaged files
         raise unreadable_history(
             path, "it is not a parquet file, or a damaged one"
@@ -110,16 +126,53 @@ def _read_part(path: Path) -> Rows:
     return rows
 
 
+def _check_type(path: Path, field: Any) -> None:
+    """Raise UserError unless a column, a `pyarrow.Field`, has numbers."""
+    import pyarrow as pa
+
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    if not any(kind(field.type) for kind in kinds):
+        raise unreadable_history(
+            path, f"its column {field.name} holds {field.type!s:.80}, not numbers"
+        )
+
+
+def _check_size(path: Path, data: bytes, metadata: Any, columns: set[str]) -> None:
+    """Raise UserError if the rows of a part need much more memory than its size.
+
+    Args:
+        path: path of the part.
+        data: contents of the file.
+        metadata: its `pyarrow.parquet.FileMetaData`.
+        columns: names of the columns that are read.
+    Raises:
+        Exception: any type, if it is damaged.
+    """
+    rows = packed = unpacked = 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        chunks = [group.column(j) for j in range(group.num_columns)]
+        rows += max([group.num_rows, *(chunk.num_values for chunk in chunks)])
+        for chunk in (x for x in chunks if x.path_in_schema in columns):
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page:
+                start = min(start, chunk.dictionary_page_offset)
+            packed += chunk.total_compressed_size
+            if packed > len(data):
+                raise ValueError("columns that share bytes")
+            end = start + chunk.total_compressed_size
+            unpacked += unpacked_size(data, start, end)
+    nbytes = max(rows * (DTYPE.itemsize + 8 * len(columns)), unpacked)
+    if nbytes > _GROWTH * len(data) + _ALLOWED:
+        why = f"it has {len(data):,} bytes and needs {nbytes >> 20:,} MiB of memory"
+        raise unreadable_history(path, why)
+
+
 def _values(column: Any, name: str, path: Path) -> npt.NDArray[Any]:
     """Return a pyarrow column as int64 or float64 [rows]; a missing reward is NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
-    if not any(kind(column.type) for kind in kinds):
-        raise unreadable_history(
-            path, f"its column {name} holds {column.type}, not numbers"
-        )
     why = f"its column {name} has values that are missing or out of range"
     try:
         column = column.cast(pa.int64() if name == "step" else pa.float64())

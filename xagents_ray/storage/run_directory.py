@@ -16,13 +16,15 @@ from typing import Any, TypeVar
 
 import yaml
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, has_controls, printable
 from xagents_ray.core.files import replace_bytes
+from xagents_ray.core.parsing import parse_json, parse_yaml, read_bounded
 from xagents_ray.core.version import __version__
 from xagents_ray.storage import migrations
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
 _LARGEST = 1 << 20  # maximum size of config.yaml, in bytes
+_LARGEST_JSON = 1 << 22  # of the other files
 _T = TypeVar("_T")
 _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
@@ -157,7 +159,7 @@ class RunDirectory:
                 digest, data = file.readline(_LARGEST), file.read(_LARGEST)
             if digest != _digest(data):
                 raise ValueError  # its paths can't be trusted
-            found = yaml.safe_load(data.decode())
+            found = parse_yaml(data.decode())
             later = migrations.migrations_from(found.pop("format", 1), path)
             agent = found.pop("agent")
             values = {
@@ -165,7 +167,7 @@ class RunDirectory:
                 for group in found.values()
                 for key, value in group.items()
             }
-            if not values or not all(isinstance(x, str) for x in (agent, *values)):
+            if not values or any(map(has_controls, (agent, *values))):
                 raise ValueError
             for migration in later:
                 values = migration.settings(agent, values)
@@ -190,10 +192,21 @@ class RunDirectory:
 def _read_json(path: Path, default: _T) -> _T:
     """Return the contents of a JSON file; the default if damaged or another type."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = _printable(parse_json(read_bounded(path, _LARGEST_JSON)))
+    except (OSError, ValueError):
         return default
     return found if isinstance(found, type(default)) else default
+
+
+def _printable(value: Any) -> Any:
+    """Return JSON with control characters in texts escaped."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    if isinstance(value, dict):
+        return {printable(name): _printable(each) for name, each in value.items()}
+    return value
 
 
 def run_directories(folder: Path) -> list[RunDirectory]:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import sync_directory, write_new
+from xagents_ray.core.parsing import parse_json
 from xagents_ray.storage import migrations
 
 MANIFEST = "manifest.json"
@@ -56,7 +57,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         if directory.is_symlink():
             raise ValueError("its directory is a symbolic link")
         with _open_regular(path) as file:
-            manifest = json.loads(file.read(_LARGEST_MANIFEST))
+            manifest = parse_json(file.read(_LARGEST_MANIFEST))
         migrations.migrations_from(manifest["format"], path)
         for name, entry in manifest["files"].items():
             if not _NAME.fullmatch(name):

@@ -20,6 +20,12 @@ import yaml
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
+from xagents_ray.core.parsing import (
+    ExcessError,
+    PlainLoader,
+    parse_yaml,
+    read_bounded,
+)
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import (
     Option,
@@ -33,6 +39,7 @@ from xagents_ray.settings.run import RunConfig
 AUTO_PRESET = "auto"
 """Value of a bare `--preset`: the default preset of the agent and environment."""
 _HERE = Path(__file__).parent
+_LARGEST = 1 << 18  # maximum size of a user's file, in bytes
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
@@ -45,6 +52,10 @@ _Loader.add_implicit_resolver(
     re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
     list("-+.0123456789"),
 )
+
+
+class _UsersLoader(PlainLoader, _Loader):
+    """Loader of a user's file, which may be from someone else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +178,16 @@ def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
 def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     """Return the settings of a user's preset file."""
     try:
-        entry = yaml.load(path.read_text("utf-8"), _Loader)
+        entry = parse_yaml(read_bounded(path, _LARGEST).decode(), _UsersLoader)
     except OSError as error:
         hint = did_you_mean(str(path), [preset.name for preset in _of(algorithm)])
         hint = hint or (
             "; name a file, or no value for the preset of the agent and --env."
         )
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
-    except (ValueError, yaml.YAMLError):  # ValueError: invalid UTF-8 or date
+    except ExcessError as error:
+        raise UserError(f"--preset {path}: {error}; {_REMEDY}.") from None
+    except ValueError:
         raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
