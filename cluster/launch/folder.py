@@ -70,8 +70,7 @@ def write_folder(
         The names of the files, relative to the folder.
     Raises:
         UserError: the folder is not empty or can't be written, a source is outside the
-            working directory, an argument has characters that the files can't hold, or
-            the image's name is none.
+            working directory, or an argument or the image's name is invalid.
     """
     check_characters(command)
     _check_image(image)

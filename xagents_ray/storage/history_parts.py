@@ -143,7 +143,7 @@ def _check_size(path: Path, data: bytes, metadata: Any, columns: set[str]) -> No
     Args:
         path: path of the part.
         data: contents of the file.
-        metadata: its `pyarrow.parquet.FileMetaData`.
+        metadata: the part's `pyarrow.parquet.FileMetaData`.
         columns: names of the columns that are read.
     Raises:
         Exception: any type, if it is damaged.
