@@ -463,6 +463,35 @@ def test_forged_facts_are_refused(tmp_path: Path, text: str) -> None:
         load_checkpoint(path)
 
 
+def with_statistics(directory: Path, told: Any) -> Path:
+    """Write a checkpoint with what a wrapper of one number measured."""
+    arrays = {**ARRAYS, "policy/wrapper-0/mean": np.zeros(1)}
+    facts = {"progress": {"statistics": {"wrapper-0": told}}}
+    return CheckpointWriter(directory, 1).write(1, arrays, facts)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [2.0, [[0.0], [0.0]], [[1.0], [1.0]]],
+        [2.0, 0.0, 1.0],
+        [2.0, [0.0], [1.0, 1.0]],
+        [2.0, [np.inf], [1.0]],
+        [np.inf, [0.0], [1.0]],
+        [2.0, ["x"], [1.0]],
+        [2.0, [0.0]],
+        3,
+    ],
+)
+def test_statistics_that_do_not_fit_are_refused(tmp_path: Path, told: Any) -> None:
+    """Merged with arrays of another shape, they would make larger ones."""
+    fitting = with_statistics(tmp_path / "fitting", [2.0, [0.0], [1.0]])
+    assert load_checkpoint(fitting).facts["progress"]
+    path = with_statistics(tmp_path / "other", told)
+    with pytest.raises(UserError, match="step-000000000001 can't be used"):
+        load_checkpoint(path)
+
+
 @pytest.mark.parametrize(
     "name", ["../../secret", "/etc/hostname", "..", ".", "", "a/b", "a\0", "manifest"]
 )

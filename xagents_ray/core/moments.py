@@ -90,11 +90,19 @@ def to_json(statistics: Statistics) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Statistics:
-    """Return the statistics that `to_json` wrote."""
-    return {
-        name: Moments(float(size), np.array(mean), np.array(variance))
-        for name, (size, mean, variance) in data.items()
-    }
+    """Return the statistics that `to_json` wrote.
+
+    Raises:
+        Exception: any type, if they are damaged.
+    """
+    found: Statistics = {}
+    for name, (size, *parts) in data.items():
+        mean, variance = (np.array(part, np.float64) for part in parts)
+        moments = found[name] = Moments(float(size), mean, variance)
+        is_finite = all(np.isfinite(part).all() for part in moments)
+        if mean.shape != variance.shape or not is_finite:
+            raise ValueError(f"its statistics {name!r:.80} are damaged")
+    return found
 
 
 def wrapper_name(index: int) -> str:

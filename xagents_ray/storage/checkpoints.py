@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.moments import from_json
 from xagents_ray.core.parsing import parse_json
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage import migrations
@@ -183,7 +184,21 @@ def _read(path: Path) -> Checkpoint:
     with reading_file(path):
         for migration in migrations.migrations_from(manifest["format"], path):
             arrays, facts = migration.checkpoint(arrays, facts)
+        _check_statistics(arrays, facts)
     return Checkpoint(path, arrays, facts)
+
+
+def _check_statistics(arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
+    """Raise ValueError if new statistics can't be merged with those of the learner.
+
+    Arrays of other shapes could make far larger ones.
+    """
+    found = from_json(facts.get("progress", {}).get("statistics", {}))
+    for name, moments in found.items():
+        end = f"/{name}/mean"
+        shapes = {x.shape for key, x in arrays.items() if f"/{key}".endswith(end)}
+        if shapes != {moments.mean.shape}:
+            raise ValueError(f"its statistics {name!r:.80} don't fit its arrays")
 
 
 def check_arrays(arrays: Mapping[str, Array]) -> None:
