@@ -185,7 +185,7 @@ def make(**settings):
     return xagents_ray.A2C(envs, model, quiet=True, reward_buffer_size=4, **settings)
 
 agent = make(seed=1, checkpoints=["best.npz"])
-agent.fit(max_steps=400, local=True)
+agent.fit(max_steps=400, local=True, history_checkpoint="rows.parquet")
 assert 400 <= agent.result.env_steps < 420 and len(agent.total_rewards) == 4
 agent.fit(max_steps=600)
 assert 600 <= agent.result.env_steps < 620
