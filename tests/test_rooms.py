@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
 KERAS = tuple(
     f"xagents_ray.networks.{name}"
-    for name in ("keras", "keras_conversion", "keras_heads", "keras_models")
+    for name in (
+        *("keras", "keras_conversion", "keras_heads", "keras_limits", "keras_models"),
+    )
 )
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # A room and those that it imports, which stand below it; "" is the package itself.

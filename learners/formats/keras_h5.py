@@ -150,7 +150,7 @@ def _decoded(file: WeightsFile, names: Mapping[str, str]) -> dict[str, Array]:
 
     Integers of layers are the states of random generators, and left out.
     """
-    found = read_hdf5(file.files[""])
+    found = read_hdf5(file.files[""]).arrays
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
         raise ValueError(f"{file.path} has another digest")

@@ -233,7 +233,10 @@ def test_keras_files_of_actors_are_bounded(is_known: bool, tmp_path: Path) -> No
 @pytest.mark.filterwarnings(
     "ignore:__array__ implementation:DeprecationWarning"  # Keras' own, in its save
 )
-def test_no_model_is_made_of_a_weights_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "config", ['{"class_name": "Lambda", "config": {}}', "[" * 100_000]
+)
+def test_no_model_is_made_of_a_weights_file(config: str, tmp_path: Path) -> None:
     """Its config may be of any size; the weights have names of the layout's own."""
     given, path = keras.Input((4,)), tmp_path / "a.keras"
     x = keras.layers.BatchNormalization()(given)
@@ -243,7 +246,7 @@ def test_no_model_is_made_of_a_weights_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as parts:
         weights = parts.read("model.weights.h5")
     with zipfile.ZipFile(path, "w") as parts:
-        parts.writestr("config.json", '{"class_name": "Lambda", "config": {}}')
+        parts.writestr("config.json", config)
         parts.writestr("model.weights.h5", weights)
     got, _ = formats.decode_weights(read_file(str(path)), layout, {})
     for array, name in zip(mine.get_weights(), layout.shapes, strict=True):

@@ -27,7 +27,7 @@ from xagents_ray.commands import cli
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.learners.formats import tf_checkpoint  # noqa: F401 (not in the fork)
-from xagents_ray.networks import keras_models
+from xagents_ray.networks import keras_conversion, keras_models
 from xagents_ray.run import weights_formats
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage.history_parts import COLUMNS
@@ -201,13 +201,31 @@ def keras_file(data: bytes) -> Call:
     return command(*EVALUATE, "--weights", "gone.npz", "--model", "own.keras")
 
 
-def whole_keras(value: float = 0.5) -> bytes:
+def whole_model(value: float) -> Any:
     given = keras.Input((4,))
     x = keras.layers.Dense(8, name="first")(given)
     outputs = [keras.layers.Dense(n)(x) for n in (2, 1)]
     model = keras.Model(given, outputs)
     model.set_weights([np.full(w.shape, value) for w in model.get_weights()])
-    return keras_models.model_bytes(model, "own")
+    return model
+
+
+def whole_keras(value: float = 0.5) -> bytes:
+    return keras_models.model_bytes(whole_model(value), "own")
+
+
+def keras_weights(data: bytes) -> Call:
+    file = WeightsFile("own.keras", {"": data})
+    return lambda: weights_formats.decode_weights(file, LAYOUT, {}) and None
+
+
+def old_keras(data: bytes) -> Call:
+    return lambda: keras_conversion.keras_file_of_h5("own.h5", data) and None
+
+
+def whole_h5(value: float = 0.5) -> bytes:
+    whole_model(value).save("whole.h5")
+    return Path("whole.h5").read_bytes()
 
 
 def with_parts(**changed: Callable[[bytes], bytes]) -> bytes:
@@ -374,6 +392,25 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         ),
         "truncated": lambda: keras_file(whole_keras()[:-300]),
         "NaN": lambda: keras_file(whole_keras(np.nan)),
+    },
+    ".keras as weights": {
+        "huge part": lambda: keras_weights(with_parts(metadata=lambda _: bytes(10**8))),
+        "huge weights": lambda: keras_weights(with_parts(model=lambda _: squeezed())),
+        "overlapping": lambda: keras_weights(
+            with_parts(model=lambda _: overlapping_hdf5())
+        ),
+        "truncated": lambda: keras_weights(whole_keras()[:-300]),
+    },
+    ".h5": {
+        "huge": lambda: old_keras(squeezed()),
+        "deep": lambda: old_keras(
+            hdf5(lambda f: f.attrs.update(model_config="[" * DEEP))
+        ),
+        "long names": lambda: old_keras(hdf5(long_names)),
+        "aliased": lambda: old_keras(hdf5(shared_texts)),
+        "overlapping": lambda: old_keras(overlapping_hdf5()),
+        "truncated": lambda: old_keras(whole_h5()[:-300]),
+        "NaN": lambda: old_keras(whole_h5(np.nan)),
     },
     ".weights.h5": {
         "huge": lambda: h5(squeezed()),

@@ -338,8 +338,33 @@ def test_files_with_code_are_refused() -> None:
     given = keras.Input((4,))
     x = layers.Lambda(lambda x: 2 * x)(given)
     keras.Model(given, [layers.Dense(n)(x) for n in (2, 1)]).save("own.h5")
-    with pytest.raises(UserError, match=r"own.h5: Keras can't make .* a Lambda layer"):
+    with pytest.raises(UserError, match=r"own.h5: it has 'Lambda' .* only compute"):
         run_of("a2c", env="CartPole-v1", model="own.h5")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("is_functional", [True, False])
+def test_files_of_old_keras(is_functional: bool) -> None:
+    """Their configs don't say from which modules the layers are."""
+    from tensorflow.python.keras import layers as old
+    from tensorflow.python.keras import models
+
+    given = old.Input((4,))
+    x = old.PReLU()(old.Dense(8, "tanh", trainable=False)(given))
+    inner = models.Sequential([old.Dense(8, input_shape=(8,)), old.Dense(3)])
+    x = inner(x)
+    model = models.Model(given, [old.Dense(2)(x), old.Dense(1)(x)])
+    agent = "a2c"
+    if not is_functional:
+        agent = "dqn"
+        model = models.Sequential([old.Dense(8, "relu", input_shape=(4,))])
+        model.add(old.Dense(2))
+    model.save("own.h5", include_optimizer=False)
+    found = weights_of(run_of(agent, env="CartPole-v1", model="own.h5")).values()
+    assert len(model.get_weights()) == (11 if is_functional else 4)
+    for theirs in model.get_weights():
+        same = [x for x in found if x.shape == theirs.shape and (x == theirs).all()]
+        assert same
 
 
 @pytest.mark.parametrize("name", ["own.keras", "own.h5"])

@@ -7,21 +7,25 @@ import functools
 import io
 import json
 import marshal
+import math
 import zipfile
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import pytest
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks import keras_models
+from xagents_ray.core.trajectory import WeightsFile
+from xagents_ray.networks import keras_archive, keras_conversion, keras_models
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.run.weights_formats import decode_weights
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.run_directory import RunDirectory
 
@@ -58,12 +62,16 @@ def known_file() -> bytes:
     return keras_models.model_bytes(model, "own")
 
 
-def edited(file: bytes, edit: Callable[[dict[str, Any]], None]) -> bytes:
+def edited(
+    file: bytes,
+    edit: Callable[[dict[str, Any]], None],
+    method: int = zipfile.ZIP_STORED,
+) -> bytes:
     """Return a file with a changed config; `edit` changes the config in place."""
     out = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(file)) as before,
-        zipfile.ZipFile(out, "w") as after,
+        zipfile.ZipFile(out, "w", method) as after,
     ):
         for name in before.namelist():
             data = before.read(name)
@@ -237,3 +245,75 @@ def test_the_number_of_layers_is_bounded() -> None:
 
     with pytest.raises(UserError, match=r"2,00\d layers, more than the 2,000"):
         layout_of(edited(known_file(), edit))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_parts_are_compressed_as_others_do(method: int) -> None:
+    """Other methods may make gigabytes of a few bytes in one step."""
+    data = edited(known_file(), lambda _: None, method)
+    with pytest.raises(UserError, match=r"own\.keras: not a Keras model, or a damaged"):
+        layout_of(data)
+    with pytest.raises(UserError, match=r"not a \.keras weights file, or a"):
+        decode_weights(WeightsFile("a.keras", {"": data}), layout_of(known_file()), {})
+
+
+@pytest.mark.parametrize(
+    "shapes", [[(4, 8), (9,)], [(4, 10**9), (10**9, -4)], [(math.nan, 1)]]
+)
+def test_no_layer_hides_the_weights_of_others(shapes: Any) -> None:
+    keras_archive.check_size("a", [(4, 8), (8,)], 160)
+    with pytest.raises(UserError, match="its layers have more weights than the file"):
+        keras_archive.check_size("a", shapes, 160)
+
+
+def h5_file(edit: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a file as of Keras 2 with a changed config."""
+    given = keras.Input((4,))
+    x = layers.Dense(8, "relu", name="first")(given)
+    model = keras.Model(given, [layers.Dense(3)(x), layers.Dense(1)(x)])
+    model.save("own.h5")
+    with h5py.File("own.h5", "a") as file:
+        config = json.loads(file.attrs["model_config"])
+        edit(config)
+        file.attrs["model_config"] = json.dumps(config)
+    return Path("own.h5").read_bytes()
+
+
+def without_module(name: str) -> Callable[[dict[str, Any]], None]:
+    def edit(config: dict[str, Any]) -> None:
+        first = first_layer(config)
+        first["class_name"] = name
+        first.pop("module", None)
+
+    return edit
+
+
+OLD = ("Lambda", "TFSMLayer", "IndexLookup", "StringLookup", "deserialize", "function")
+H5_ATTACKS = {**ATTACKS, **{f"{x} of no module": without_module(x) for x in OLD}}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("attack", H5_ATTACKS.values(), ids=H5_ATTACKS)
+def test_other_classes_in_old_files_are_refused(
+    attack: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = h5_file(attack)
+
+    def reached(*_: Any, **__: Any) -> None:
+        raise AssertionError("Keras has read the file")
+
+    monkeypatch.setattr(keras.models, "load_model", reached)
+    monkeypatch.setattr(keras.Model, "from_config", reached)
+    with pytest.raises(UserError, match="not one of Keras' layers that only compute"):
+        keras_conversion.keras_file_of_h5("own.h5", data)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_weights_are_in_old_files() -> None:
+    data = h5_file(set_in_first("units", 10**9))
+    with pytest.raises(UserError, match="its layers have more weights than the file"):
+        keras_conversion.keras_file_of_h5("own.h5", data)
+    with h5py.File("own.h5", "a") as file:
+        del file.attrs["model_config"]
+    with pytest.raises(UserError, match=r"^own\.h5: Keras can't .* it has no model"):
+        keras_conversion.keras_file_of_h5("own.h5", Path("own.h5").read_bytes())

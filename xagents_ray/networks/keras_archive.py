@@ -2,21 +2,24 @@
 
 A config names classes, which Keras makes with arguments from the file. Only layers of
 Keras that do nothing but compute are accepted, and classes that were registered in this
-process. Sizes are checked too: of the archive's parts, and of the weights in it.
+process. Sizes are checked too: of the archive's parts, and of the weights in it. Files
+of Keras 2, `.h5`, have such a config too.
 """
 
 import functools
 import io
+import math
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError, shown
+from xagents_ray.core.errors import UserError, one_line, shown
 from xagents_ray.core.parsing import parse_json
+from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.hdf5 import read_hdf5
 
 _LARGEST_CONFIG = 1 << 22  # bytes
@@ -32,6 +35,7 @@ _MODELS = {"DTypePolicy", "FloatDTypePolicy", "Functional", "Model", "Sequential
 # Layers of Keras that run code from the file, or read other files.
 _REFUSED = {
     "FlaxLayer",
+    "IndexLookup",
     "IntegerLookup",
     "JaxLayer",
     "Lambda",
@@ -65,26 +69,49 @@ def read_archive(file: bytes) -> KerasArchive:
         Exception: any type, if the file is damaged, or larger when it is unpacked than
             weights of its size.
     """
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        parts = archive.infolist()
-        if sum(part.file_size for part in parts) > _GROWTH * len(file) + 2**20:
-            raise ValueError("its parts are much larger than the file")
-        # Other compression methods may expand without bound in one step.
-        known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-        if any(part.compress_type not in known for part in parts):
-            raise ValueError("it is compressed in another way")
+    with _opened(file) as archive:
         if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
             raise ValueError("its config is too large")
         config = parse_json(archive.read(_CONFIG))
+        if not isinstance(config, dict):
+            raise ValueError("its config is not an object")
         return KerasArchive(config, archive.getinfo(_WEIGHTS).file_size)
 
 
-def check_classes(name: str, config: Mapping[str, Any]) -> bool:
+def read_weights(file: bytes) -> bytes:
+    """Return the part of a `.keras` file with the weights, an HDF5 file.
+
+    The config is not read.
+
+    Raises:
+        Exception: any type, as `read_archive` does.
+    """
+    with _opened(file) as archive:
+        return archive.read(_WEIGHTS)
+
+
+def _opened(file: bytes) -> zipfile.ZipFile:
+    """Return a `.keras` file, opened, whose parts are not much larger than it."""
+    archive = zipfile.ZipFile(io.BytesIO(file))
+    parts = archive.infolist()
+    if sum(part.file_size for part in parts) > _GROWTH * len(file) + 2**20:
+        raise ValueError("its parts are much larger than the file")
+    # Other compression methods may expand without bound in one step.
+    known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+    if any(part.compress_type not in known for part in parts):
+        raise ValueError("it is compressed in another way")
+    return archive
+
+
+def check_classes(
+    name: str, config: Mapping[str, Any], module: str | None = None
+) -> bool:
     """Check that all classes in a model's config are safe to make.
 
     Args:
         name: name of the file, for messages.
         config: config of the model.
+        module: module of the classes for which the config doesn't name one.
     Returns:
         Whether all of them are Keras' own.
     Raises:
@@ -94,13 +121,14 @@ def check_classes(name: str, config: Mapping[str, Any]) -> bool:
     are_keras, n_layers = True, 0
     # Keras doesn't read how the model was compiled.
     for entry in _objects({**config, "compile_config": None}):
-        n_layers += entry.get("module") == "keras.layers"
+        entry = {"module": module, **entry}
+        n_layers += entry["module"] == "keras.layers"
         if _is_registered(entry):
             are_keras = False
         elif not _is_keras(entry):
             raise UserError(
                 f"{name}: it has {shown(entry['class_name'])} of the module "
-                f"{shown(entry.get('module'))}, which is not one of Keras' layers that "
+                f"{shown(entry['module'])}, which is not one of Keras' layers that "
                 "only compute: register your own class with Keras before, or give the "
                 "function that makes the model, as module:function."
             )
@@ -127,7 +155,7 @@ def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
 
 def _is_keras(entry: Mapping[str, Any]) -> bool:
     """Return whether an object is a value, or of a class of Keras that computes."""
-    kind, module = entry["class_name"], entry.get("module")
+    kind, module = entry["class_name"], entry["module"]
     if isinstance(kind, str) and kind.startswith("__"):
         return kind in _VALUES
     if not isinstance(kind, str) or not isinstance(module, str):
@@ -139,7 +167,7 @@ def _is_keras(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_registered(entry: Mapping[str, Any]) -> bool:
-    """Return whether Keras takes an object's class from those registered here."""
+    """Return whether Keras takes an object's class from those registered."""
     keras, kind = sys.modules.get("keras"), entry["class_name"]
     name = entry.get("config" if kind == "function" else "registered_name", kind)
     if not isinstance(name, str) or keras is None or str(kind).startswith("__"):
@@ -147,9 +175,17 @@ def _is_registered(entry: Mapping[str, Any]) -> bool:
     return keras.saving.get_registered_object(name) is not None
 
 
-def check_size(name: str, n_weights: int, nbytes: int) -> None:
-    """Raise UserError if a model needs more weights than the `nbytes` of its file."""
-    if 4 * n_weights > nbytes:
+def check_size(name: str, shapes: Iterable[tuple[int, ...]], nbytes: int) -> None:
+    """Raise UserError if a model needs more weights than the `nbytes` of its file.
+
+    Args:
+        name: name of the file, for messages.
+        shapes: shapes of the model's weights.
+        nbytes: size of the weights in the file, in bytes.
+    """
+    # A side below 0 would hide the weights of other layers, and NaN all of them.
+    sizes = (math.prod(0 if x < 0 else x for x in shape) for shape in shapes)
+    if not 4 * sum(sizes) <= nbytes:
         raise UserError(
             f"{name}: its layers have more weights than the file, which has "
             f"{nbytes:,} bytes of them: write it with model.save('NAME.keras')."
@@ -165,7 +201,19 @@ def check_weights(file: bytes) -> None:
     Raises:
         Exception: any type, if they are damaged, or larger than the file.
     """
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        arrays = read_hdf5(archive.read(_WEIGHTS))
+    check_finite(read_hdf5(read_weights(file)).arrays)
+
+
+def check_finite(arrays: Mapping[str, Array]) -> None:
+    """Raise ValueError if an array has a number that is NaN or infinite."""
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("it has weights that are not finite")
+
+
+def unusable(name: str, error: Exception) -> UserError:
+    """Return the error for a file of which Keras can't make a model."""
+    reason = one_line(error).partition(". ")[0]  # the rest is a config dump
+    return UserError(
+        f"{name}: Keras can't make the model of it ({reason}); pass "
+        "the model or its maker again, where its layers are defined."
+    )

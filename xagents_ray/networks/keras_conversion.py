@@ -11,10 +11,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import h5py
-
 from xagents_ray.core.errors import UserError, one_line, pluralize
+from xagents_ray.core.parsing import parse_json
 from xagents_ray.core.process import quiet_stderr
+from xagents_ray.networks import keras_archive
+from xagents_ray.networks.hdf5 import Hdf5, read_hdf5
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with quiet_stderr():  # hides TensorFlow's output during import
@@ -22,6 +23,8 @@ with quiet_stderr():  # hides TensorFlow's output during import
 
 _OLD = "tensorflow.python.keras"
 """The Keras 2 that TensorFlow contains, which drlbox imported."""
+_MODEL = "model_weights"
+"""Path of a model's weights in its `.h5` file."""
 
 
 def as_keras_model(given: Any, name: str) -> Any:
@@ -132,23 +135,62 @@ def keras_file_of_h5(name: str, content: bytes) -> bytes:
     """Return the model in a file of Keras 2, `.h5`, as the content of a `.keras` file.
 
     Raises:
-        UserError: the file is damaged, or has no model or one with code of its own.
+        UserError: the file is damaged, or has no model, or one with other classes than
+            those of Keras that only compute, or with more weights than the file.
     """
-    with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
-        path = Path(folder, "model.h5")
-        path.write_bytes(content)
-        try:
-            with h5py.File(path) as file:  # Keras 3.10 runs the code of these layers
-                config = json.loads(file.attrs["model_config"])
-            if '"Lambda"' in json.dumps(config):
-                raise ValueError("it has a Lambda layer, which is code")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model = keras.models.load_model(path, compile=False)
-        except Exception as error:
-            raise UserError(
-                f"{name}: Keras can't make a model of it ({one_line(error)}): write it "
-                "with model.save('NAME.keras')."
-            ) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = _model_of_h5(name, content)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{name}: Keras can't make a model of it ({one_line(error)}): write it "
+            "with model.save('NAME.keras')."
+        ) from None
     to_bytes = resolve_name("xagents_ray.networks.keras_models:model_bytes")
     return to_bytes(model, name)  # type: ignore[no-any-return]
+
+
+def _model_of_h5(name: str, content: bytes) -> Any:
+    """Return the model in an `.h5` file, of which Keras reads the config alone."""
+    file = read_hdf5(content, with_texts=True)
+    keras_archive.check_finite(file.arrays)
+    text = "".join(file.names("", "model_config"))
+    if not text:
+        raise ValueError("it has no model")
+    config = parse_json(text)
+    keras_archive.check_classes(name, config, module="keras.layers")
+    is_sequence = config["class_name"] == "Sequential"
+    kind = keras.Sequential if is_sequence else keras.Model
+
+    def make() -> Any:
+        own = json.loads(text)["config"]  # a copy, which Keras changes
+        return kind.from_config(own)
+
+    nbytes = sum(array.nbytes for array in file.arrays.values())
+    resolve_name("xagents_ray.networks.keras_limits:check_model")(name, make, nbytes)
+    model = make()
+    _load_weights(model, file)
+    return model
+
+
+def _load_weights(model: Any, file: Hdf5) -> None:
+    """Assign the weights in a file of Keras 2, which are in the order of the layers.
+
+    Raises:
+        ValueError: the file has other layers or weights.
+    """
+    layers = [layer for layer in model.layers if layer.weights]
+    names = [
+        [f"{_MODEL}/{layer}/{name}" for name in own]
+        for layer in file.names(_MODEL, "layer_names")
+        if (own := file.names(f"{_MODEL}/{layer}", "weight_names"))
+    ]
+    for layer, own in zip(layers, names, strict=True):
+        variables = layer.trainable_weights + layer.non_trainable_weights
+        for variable, name in zip(variables, own, strict=True):
+            variable.assign(file.arrays[name])
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()

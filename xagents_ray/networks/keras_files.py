@@ -97,13 +97,30 @@ def read_keras_layers(
             "model.save('NAME.keras')."
         ) from None
     if network is None:
-        whole = resolve_name("xagents_ray.networks.keras_models:whole_model")
-        network = KerasNetwork(*whole(name, file, config, largest))
-    elif largest is not None:
-        shapes = (x for layer in network.layers for x in layer.shapes.values())
-        keras_archive.check_size(name, sum(map(math.prod, shapes)), largest)
+        network = _whole(name, file, config, largest)
     _check(name, network, input_shape, outputs)
+    if largest is not None:
+        shapes = (x for layer in network.layers for x in layer.shapes.values())
+        keras_archive.check_size(name, shapes, largest)
     return network.layers, network.outputs
+
+
+def _whole(
+    name: str, file: bytes, config: Mapping[str, Any], largest: int | None
+) -> KerasNetwork:
+    """Return a model that NumPy can't compute, which Keras reads.
+
+    Args:
+        name: name of the file, for messages.
+        file: content of the file.
+        config: config of the model in it.
+        largest: maximum size of its weights, in bytes; None for any.
+    """
+    if largest is not None:
+        check = resolve_name("xagents_ray.networks.keras_limits:check_weights")
+        check(name, config, largest)
+    whole = resolve_name("xagents_ray.networks.keras_models:whole_model")
+    return KerasNetwork(*whole(name, file))
 
 
 def _check(

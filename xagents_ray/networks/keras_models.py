@@ -3,23 +3,21 @@
 import contextlib
 import functools
 import json
-import math
 import os
 import random
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from xagents_ray.core import objects
-from xagents_ray.core.errors import UserError, one_line
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import drawing_by, quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks import keras_files
-from xagents_ray.networks.keras_archive import check_size
+from xagents_ray.networks.keras_archive import unusable
 from xagents_ray.networks.keras_conversion import before_softmax, without_softmax
 from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
 from xagents_ray.networks.layers import Layer
@@ -70,38 +68,7 @@ def _opened(
                 path, custom, compile=False, safe_mode=not is_own
             )
         except Exception as error:
-            raise _unusable(name, error) from None
-
-
-def _unusable(name: str, error: Exception) -> UserError:
-    """Return the error for a file of which Keras can't make a model."""
-    reason = one_line(error).partition(". ")[0]  # the rest is a config dump
-    return UserError(
-        f"{name}: Keras can't make the model of it ({reason}); pass "
-        "the model or its maker again, where its layers are defined."
-    )
-
-
-def _check_weights(name: str, config: Mapping[str, Any], nbytes: int) -> None:
-    """Raise UserError if a model needs more weights than its file has.
-
-    The model is made without memory for its weights, in a thread whose end discards
-    what Keras holds to initialize them later.
-    """
-    without_weights = keras.StatelessScope(initialize_variables=False)
-
-    def count() -> int:
-        plain = {**config, "compile_config": None}
-        with without_weights, drawing_by(name):
-            model = keras.saving.deserialize_keras_object(plain)
-            return sum(math.prod(variable.shape) for variable in model.weights)
-
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            n_weights = thread.submit(count).result()
-        except Exception as error:
-            raise _unusable(name, error) from None
-    check_size(name, n_weights, nbytes)
+            raise unusable(name, error) from None
 
 
 def weights_of(
@@ -179,18 +146,9 @@ def _reseeded(config: Any, draws: random.Random) -> Any:
 
 
 def whole_model(
-    name: str, file: bytes, config: Mapping[str, Any], largest: int | None
+    name: str, file: bytes
 ) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`.
-
-    Args:
-        name: name of the file, for messages.
-        file: content of the file.
-        config: config of the model in it.
-        largest: maximum size of its weights, in bytes; None for any.
-    """
-    if largest is not None:
-        _check_weights(name, config, largest)
+    """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
     is_own = objects.find_kept("network-file", name) is file
     model = _opened(name, file, is_own)
     if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):

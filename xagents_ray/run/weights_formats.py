@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, WeightsFile
+from xagents_ray.networks.keras_archive import read_weights
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.storage import weights
@@ -89,10 +90,22 @@ def decode_unmatched(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     if kind == ".npz":
         return weights.decode_npz(file)
     if kind == ".keras":
-        file = weights.weights_of_model(file)
+        file = _in_model(file)
     decode = resolve_name(_DECODE[kind])
     try:
         arrays: dict[str, Array] = decode(file, layout)
     except ValueError as error:
         raise weights.damaged_weights(file.path) from error
     return arrays
+
+
+def _in_model(file: WeightsFile) -> WeightsFile:
+    """Return the weights in a `.keras` file, as in a `.weights.h5`.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        return file._replace(files={"": read_weights(file.files[""])})
+    except Exception as error:  # zipfile and zlib raise anything
+        raise weights.damaged_weights(file.path) from error

@@ -27,8 +27,6 @@ _PARTS = {
 }
 _READ_ONLY = ".h5"
 """Ending of files of Keras 2 with whole models, whose weights can be read."""
-_IN_MODEL = "model.weights.h5"
-"""Name of the weights within a `.keras` file."""
 # Largest ratio of decompressed size to file size; weights hardly compress.
 _GROWTH = 16
 
@@ -102,23 +100,6 @@ def read_file(path: str) -> WeightsFile:
         raise UserError(
             f"{path}: can't be read ({reason}); give a weights file that you may read."
         ) from None
-
-
-def weights_of_model(file: WeightsFile) -> WeightsFile:
-    """Return the weights in a `.keras` file, as in a `.weights.h5`.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    content = file.files[""]
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as parts:
-            info = parts.getinfo(_IN_MODEL)
-            if info.file_size > _GROWTH * len(content):
-                raise ValueError(f"{file.path} would grow too much")
-            return file._replace(files={"": parts.read(info)})
-    except Exception as error:  # zipfile and zlib raise anything
-        raise damaged_weights(file.path) from error
 
 
 def _missing(path: str, file: str) -> str:
