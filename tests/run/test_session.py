@@ -420,11 +420,15 @@ def test_a_resumed_run_writes_elsewhere_only_where_the_user_names(
     assert find_run(agent, {"resume": str(RUN)})[1][name] == inside[name]
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "history.parquet", "tensorboard"])
+@pytest.mark.parametrize(
+    "name",
+    ["checkpoints", "history.parquet", "tensorboard", "video/.episode-1.partial.mp4"],
+)
 def test_a_resumed_run_follows_no_link_to_elsewhere(name: str) -> None:
     train(FakeDriver([[1, 2]]), max_steps=2)
     within = RUN / "within"
     inner = RUN / name
+    inner.parent.mkdir(exist_ok=True)
     if inner.exists():
         inner.rename(within)
     inner.symlink_to("within")

@@ -99,8 +99,10 @@ def _check_written(
 
     It may be from someone else, so only the user can name other files.
     """
-    for inner in sorted(directory.path.iterdir()):
-        if inner.is_symlink() and not _is_below(inner, directory.path):
+    path = directory.path
+    # Further down, only a film is written to a file that may be there already.
+    for inner in sorted([*path.iterdir(), *path.glob("video/*")]):
+        if inner.is_symlink() and not _is_below(inner, path):
             raise UserError(
                 f"{inner} is a link to {os.readlink(inner)}, outside of the run's "
                 "directory: put the file or folder itself in its place."
@@ -110,11 +112,11 @@ def _check_written(
         paths = named if isinstance(named, tuple) else (named,)
         if not each.is_written or named is None or each.name in given:
             continue
-        for path in paths:
-            if not _is_below(Path(str(path)), directory.path):
+        for other in paths:
+            if not _is_below(Path(str(other)), path):
                 raise UserError(
-                    f"{directory.path} is a run that also writes {path}, outside of "
-                    f"its directory: give {each.flag} again, with this path or another."
+                    f"{path} is a run that also writes {other}, outside of its "
+                    f"directory: give {each.flag} again, with this path or another."
                 )
 
 
