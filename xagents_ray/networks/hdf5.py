@@ -39,6 +39,7 @@ def visit(name, item):
             for key, value in item.attrs.items()
         }
         room -= sum(len(each) for own in texts[name].values() for each in own)
+        room -= len(name)
         if room < 0:
             raise ValueError(name)
 try:
