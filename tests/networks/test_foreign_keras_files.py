@@ -101,6 +101,19 @@ def replaced(**entry: Any) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
+def without_module(
+    name: str, registered: str | None = None
+) -> Callable[[dict[str, Any]], None]:
+    """Return a function that puts a class of Keras 2 in place of the layer `first`."""
+
+    def edit(config: dict[str, Any]) -> None:
+        first = first_layer(config)
+        first |= {"class_name": name, "registered_name": registered}
+        first.pop("module", None)
+
+    return edit
+
+
 def set_in_first(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return lambda config: first_layer(config)["config"].update({name: value})
 
@@ -152,6 +165,10 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "no module": replaced(module=None, class_name="Lambda"),
     "code of a registered name": replaced(
         module=None, class_name="__lambda__", registered_name="test>Registered"
+    ),
+    "the name of another": without_module("Lambda", "test>Registered"),
+    "a long text": replaced(
+        class_name="__numpy__", config={"value": ["a"], "dtype": "S1000000000"}
     ),
     "no name": replaced(module="keras.layers", class_name=["Dense"]),
     "a type": replaced(module="os", class_name="__typespec__", spec_name="x"),
@@ -277,15 +294,6 @@ def h5_file(edit: Callable[[dict[str, Any]], None]) -> bytes:
         edit(config)
         file.attrs["model_config"] = json.dumps(config)
     return Path("own.h5").read_bytes()
-
-
-def without_module(name: str) -> Callable[[dict[str, Any]], None]:
-    def edit(config: dict[str, Any]) -> None:
-        first = first_layer(config)
-        first["class_name"] = name
-        first.pop("module", None)
-
-    return edit
 
 
 OLD = ("Lambda", "TFSMLayer", "IndexLookup", "StringLookup", "deserialize", "function")

@@ -49,10 +49,9 @@ _VALUES = {
     "__bytes__",
     "__ellipsis__",
     "__keras_tensor__",
-    "__numpy__",
     "__slice__",
-    "__tensor__",
 }
+_NUMBERS = r"bool|(b?float|u?int)\d{1,2}"  # dtypes
 
 
 class KerasArchive(NamedTuple):
@@ -121,14 +120,14 @@ def check_classes(
     are_keras, n_layers = True, 0
     # Keras doesn't read how the model was compiled.
     for entry in _objects({**config, "compile_config": None}):
-        entry = {"module": module, **entry}
-        n_layers += entry["module"] == "keras.layers"
+        its_module = entry.get("module", module)
+        n_layers += its_module == "keras.layers"
         if _is_registered(entry):
             are_keras = False
-        elif not _is_keras(entry):
+        elif not _is_keras(entry, its_module):
             raise UserError(
                 f"{name}: it has {shown(entry['class_name'])} of the module "
-                f"{shown(entry['module'])}, which is not one of Keras' layers that "
+                f"{shown(its_module)}, which is not one of Keras' layers that "
                 "only compute: register your own class with Keras before, or give the "
                 "function that makes the model, as module:function."
             )
@@ -153,9 +152,13 @@ def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
             left += each
 
 
-def _is_keras(entry: Mapping[str, Any]) -> bool:
+def _is_keras(entry: Mapping[str, Any], module: Any) -> bool:
     """Return whether an object is a value, or of a class of Keras that computes."""
-    kind, module = entry["class_name"], entry["module"]
+    kind = entry["class_name"]
+    if kind in ("__numpy__", "__tensor__"):  # an item of a text can be of any size
+        inner = entry.get("config")
+        dtype = inner.get("dtype") if isinstance(inner, dict) else None
+        return re.fullmatch(_NUMBERS, str(dtype)) is not None
     if isinstance(kind, str) and kind.startswith("__"):
         return kind in _VALUES
     if not isinstance(kind, str) or not isinstance(module, str):
@@ -169,7 +172,9 @@ def _is_keras(entry: Mapping[str, Any]) -> bool:
 def _is_registered(entry: Mapping[str, Any]) -> bool:
     """Return whether Keras takes an object's class from those registered."""
     keras, kind = sys.modules.get("keras"), entry["class_name"]
-    name = entry.get("config" if kind == "function" else "registered_name", kind)
+    key = "config" if kind == "function" else "registered_name"
+    # Keras takes what names no module for an object of Keras 2, whatever else it names.
+    name = entry.get(key, kind) if "module" in entry else kind
     if not isinstance(name, str) or keras is None or str(kind).startswith("__"):
         return False
     return keras.saving.get_registered_object(name) is not None
