@@ -17,10 +17,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
 KERAS = tuple(
-    f"xagents_ray.networks.{name}"
-    for name in (
-        *("keras", "keras_conversion", "keras_heads", "keras_limits", "keras_models"),
-    )
+    f"xagents_ray.networks.keras{end}"
+    for end in ("", "_conversion", "_heads", "_limits", "_models")
 )
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # A room and those that it imports, which stand below it; "" is the package itself.
