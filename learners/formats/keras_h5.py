@@ -128,7 +128,7 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     Raises:
         ValueError: the file is damaged.
     """
-    return _decoded(file, _names(layout, is_whole=False))
+    return _decoded(file, layout, is_whole=False)
 
 
 def decode_keras(file: WeightsFile, layout: Layout) -> dict[str, Array]:
@@ -142,11 +142,11 @@ def decode_keras(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     Raises:
         ValueError: the file is damaged.
     """
-    return _decoded(file, _names(layout, is_whole=True))
+    return _decoded(file, layout, is_whole=True)
 
 
-def _decoded(file: WeightsFile, names: Mapping[str, str]) -> dict[str, Array]:
-    """Return the arrays of a file under the names that `names` has for their paths.
+def _decoded(file: WeightsFile, layout: Layout, is_whole: bool) -> dict[str, Array]:
+    """Return the arrays of a file under the layout's names for their paths.
 
     Integers of layers are the states of random generators, and left out.
     """
@@ -154,6 +154,7 @@ def _decoded(file: WeightsFile, names: Mapping[str, str]) -> dict[str, Array]:
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
         raise ValueError(f"{file.path} has another digest")
+    names = _names(layout, is_whole)
     return {
         names.get(where, where.removeprefix(EXTRAS)): array
         for where, array in found.items()

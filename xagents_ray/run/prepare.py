@@ -1,5 +1,6 @@
 """Prepares a run: finds the run to resume, and checks settings and environment."""
 
+import filecmp
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -150,7 +151,7 @@ def _same_content(given: Any, stored: Any) -> bool:
         one, other = Path(given), Path(stored)
         if one.suffix == ".h5":
             other = other.with_suffix(".h5")
-        return one.read_bytes() == other.read_bytes()
+        return filecmp.cmp(one, other, shallow=False)  # reads regular files only
     except (OSError, TypeError, ValueError):
         return False
 
@@ -265,10 +266,8 @@ def build_run(
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
-    models, notes = (
-        user_networks.user_keras_files(algorithm, own),
-        tuple(user_networks.network_notes(layouts)),
-    )
+    models = user_networks.user_keras_files(algorithm, own)
+    notes = tuple(user_networks.network_notes(layouts))
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
 
 
