@@ -30,6 +30,7 @@ from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.learners.formats import tf_checkpoint  # noqa: F401 (not in the fork)
 from xagents_ray.networks import keras_conversion, keras_models
 from xagents_ray.run import weights_formats
+from xagents_ray.run.prepare import with_own_names
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage.history_parts import COLUMNS
 from xagents_ray.storage.run_directory import RunDirectory, _digest
@@ -42,6 +43,7 @@ SECONDS, MEMORY = 2.0, 300 << 20
 Call = Callable[[], int | None]
 DEEP = 100_000
 EVALUATE = ["evaluate", "ppo", "--env", "CartPole-v1", "--episodes", "1"]
+MODEL = ["--weights", "gone.npz", "--model"]
 
 
 def command(*words: str) -> Call:
@@ -194,12 +196,18 @@ def page_of(size: int) -> bytes:
 
 def cfg(text: str) -> Call:
     Path("own.cfg").write_text(text)
-    return command(*EVALUATE, "--weights", "gone.npz", "--model", "own.cfg")
+    return command(*EVALUATE, *MODEL, "own.cfg")
 
 
 def keras_file(data: bytes) -> Call:
     Path("own.keras").write_bytes(data)
-    return command(*EVALUATE, "--weights", "gone.npz", "--model", "own.keras")
+    return command(*EVALUATE, *MODEL, "own.keras")
+
+
+def endless(name: str, *flags: str) -> Call:
+    """Return a command that reads a link to a device in place of a file."""
+    Path(name).symlink_to("/dev/zero")
+    return command(*EVALUATE, *flags, name)
 
 
 def whole_model(value: float) -> Any:
@@ -366,6 +374,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "huge": lambda: npz(BOMB),
         "deep": lambda: npz(archive(a=deep_npy())),
         "overlapping": lambda: npz(twice_in_the_directory()),
+        "endless": lambda: endless("own.npz", "--weights"),
         "truncated": lambda: npz(whole_npz()[:-300]),
         "NaN": lambda: npz(whole_npz(np.nan)),
     },
@@ -393,6 +402,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "overlapping": lambda: keras_file(
             with_parts(model=lambda _: overlapping_hdf5())
         ),
+        "endless": lambda: endless("own.keras", *MODEL),
         "truncated": lambda: keras_file(whole_keras()[:-300]),
         "NaN": lambda: keras_file(whole_keras(np.nan)),
     },
@@ -412,6 +422,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "long names": lambda: old_keras(hdf5(long_names)),
         "aliased": lambda: old_keras(hdf5(shared_texts)),
         "overlapping": lambda: old_keras(overlapping_hdf5()),
+        "endless": lambda: endless("own.h5", *MODEL),
         "truncated": lambda: old_keras(whole_h5()[:-300]),
         "NaN": lambda: old_keras(whole_h5(np.nan)),
     },
@@ -459,6 +470,17 @@ def test_readers_refuse_them_at_once(reader: str, kind: str) -> None:
     assert "\n" not in sentence and len(sentence) < 500 and sentence.endswith(".")
     assert found.seconds <= SECONDS
     assert found.memory <= MEMORY
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_runs_copy_without_an_end_is_another_file() -> None:
+    Path("own.h5").write_bytes(b"a network")
+    Path("stored.h5").symlink_to("/dev/zero")
+    given, stored = {"model": "own.h5"}, {"model": "stored.keras"}
+    config = find_algorithm("ppo").config
+    found = measured(lambda: int(with_own_names(config, given, stored) != given))
+    assert found.code == 0, found.said
+    assert found.seconds <= SECONDS and found.memory <= MEMORY
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

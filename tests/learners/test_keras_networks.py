@@ -13,6 +13,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import (
@@ -360,7 +361,10 @@ def test_files_of_old_keras(is_functional: bool) -> None:
         model = models.Sequential([old.Dense(8, "relu", input_shape=(4,))])
         model.add(old.Dense(2))
     model.save("own.h5", include_optimizer=False)
-    found = weights_of(run_of(agent, env="CartPole-v1", model="own.h5")).values()
+    run = run_of(agent, env="CartPole-v1", model="own.h5")
+    found, whole = weights_of(run).values(), run.layout.layers[0]
+    assert isinstance(whole, WholeModel) or not is_functional
+    assert not getattr(whole, "is_own", False)  # or Keras would run code of the file
     assert len(model.get_weights()) == (11 if is_functional else 4)
     for theirs in model.get_weights():
         same = [x for x in found if x.shape == theirs.shape and (x == theirs).all()]

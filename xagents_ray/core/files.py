@@ -1,11 +1,25 @@
-"""Atomic file writes."""
+"""Reads of whole files, and atomic writes."""
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+
+def read_regular(path: str | Path) -> bytes:
+    """Return the contents of a file.
+
+    Raises:
+        OSError: it can't be read, or is a device or a pipe, which may have no end.
+    """
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is a device or a pipe", str(path))
+    return Path(path).read_bytes()
 
 
 def sync_directory(path: Path) -> None:

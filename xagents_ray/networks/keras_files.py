@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.files import read_regular
 from xagents_ray.networks import keras_archive
 from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
@@ -45,8 +46,7 @@ def content(name: str | None) -> bytes | None:
     if kept is not None or not name.endswith(".keras"):
         return kept
     try:
-        with open(name, "rb") as file:
-            return file.read()
+        return read_regular(name)
     except OSError as error:
         raise unreadable(name, error) from None
 

@@ -149,7 +149,8 @@ def whole_model(
     name: str, file: bytes
 ) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
     """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
-    is_own = objects.find_kept("network-file", name) is file
+    is_kept = objects.find_kept("network-file", name) is file
+    is_own = is_kept and not name.endswith(".h5")  # which is another's
     model = _opened(name, file, is_own)
     if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
         shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))

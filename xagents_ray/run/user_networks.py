@@ -15,6 +15,7 @@ from xagents_ray.core.errors import (
     UserError,
     one_line,
 )
+from xagents_ray.core.files import read_regular
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.process import drawing_by
 from xagents_ray.core.spec import EnvSpec
@@ -110,7 +111,7 @@ def _is_h5(name: str) -> bool:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise keras_files.unreadable(path, error) from None
 
@@ -141,7 +142,7 @@ def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
             else:
                 found[f"{each.name}.keras"] = file
             if _is_h5(path):
-                found[f"{each.name}.h5"] = Path(path).read_bytes()
+                found[f"{each.name}.h5"] = read_regular(path)
     return found
 
 

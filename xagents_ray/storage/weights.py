@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xagents_ray.core.errors import UserError, did_you_mean
-from xagents_ray.core.files import sync_directory, write_new
+from xagents_ray.core.files import read_regular, sync_directory, write_new
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import read_arrays, write_arrays
@@ -92,7 +92,7 @@ def read_file(path: str) -> WeightsFile:
     if _half_done(path, parts):
         whole[parts[-1]] = _aside(path, parts[-1])
     try:
-        return WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
+        return WeightsFile(path, {s: read_regular(p) for s, p in whole.items()})
     except FileNotFoundError as error:
         raise UserError(_missing(path, str(error.filename))) from None
     except (OSError, ValueError) as error:
