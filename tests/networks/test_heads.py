@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 from naive import random_arrays
@@ -254,6 +256,26 @@ def test_heads_compute_in_float32() -> None:
 
 def test_without_parts_the_network_is_the_same() -> None:
     assert layout_of() == find_algorithm("dqn").layout(None, VECTOR)
+
+
+def test_layers_that_settings_add_fit_into_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file or a run's settings can ask for as many as they like."""
+    heads = "[dense-{}]\noutput=1\n"
+    text = "[dense-0]\nunits=64\ncommon=1\n" + heads.format(1)
+    Path("q.cfg").write_text(text)
+    Path("both.cfg").write_text(text + heads.format(2))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10_000))
+    ppo = find_algorithm("ppo")
+    assert layout_of(model="q.cfg").n_weights == 515
+    assert ppo.layouts(ppo.config(model="both.cfg"), VECTOR)[0].n_weights == 580
+    with pytest.raises(UserError, match=r"q\.cfg: its layers have 710 weights"):
+        layout_of(model="q.cfg", noisy="factorised")
+    with pytest.raises(UserError, match=r"both\.cfg: its layers have 840 weights"):
+        ppo.layouts(ppo.config(model="both.cfg", noisy="independent"), VECTOR)
+    with pytest.raises(UserError, match=r"q\.cfg: .* fewer units or atoms\.$"):
+        layout_of(model="q.cfg", distributional=True, atoms=2 * 10**9)
 
 
 def test_keras_files_are_refused() -> None:

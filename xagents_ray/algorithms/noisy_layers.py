@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
-from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.layout import Layout, check_memory
 from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
 from xagents_ray.settings.algorithm import AlgorithmConfig, Group
 from xagents_ray.settings.options import option, positive, shared
@@ -56,7 +56,8 @@ def add_noise(layout: Layout, config: AlgorithmConfig) -> Layout:
     """Return a policy's network, with noisy layers if they are enabled.
 
     Raises:
-        UserError: the network is a Keras model, whose layers can't be changed.
+        UserError: the network is a Keras model, whose layers can't be changed, or
+            memory can't hold them.
     """
     group = config.part(NoisyLayers)
     if group is None or group.noisy is None:
@@ -67,4 +68,6 @@ def add_noise(layout: Layout, config: AlgorithmConfig) -> Layout:
             f"--noisy changes layers of the network and {file} is a Keras model: give "
             "a .cfg file, or leave it out."
         )
-    return with_noise(layout, group.noisy, group.noisy_sigma)
+    layout = with_noise(layout, group.noisy, group.noisy_sigma)
+    check_memory(layout, file or "The default network")
+    return layout

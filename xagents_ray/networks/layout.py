@@ -175,7 +175,7 @@ def _laid_out(
             source = common
     layout = Layout(tuple(layers), tuple(ends), input_shape, scale)
     _check_outputs(path, layout, len(outputs))
-    _check_memory(path, layout)
+    check_memory(layout, str(path))
     return layout
 
 
@@ -195,14 +195,20 @@ def _check_outputs(path: Path, layout: Layout, count: int) -> None:
             )
 
 
-def _check_memory(path: Path, layout: Layout) -> None:
-    """Raise UserError if this machine's memory can't hold what learning needs."""
+def check_memory(layout: Layout, name: str, remedy: str = "fewer units") -> None:
+    """Raise UserError if this machine's memory can't hold what learning needs.
+
+    Args:
+        layout: the network.
+        name: name of its file, for the message.
+        remedy: change that the message advises, such as `fewer units`.
+    """
     needed, there = _BYTES * layout.n_weights, psutil.virtual_memory().total
     if needed > there:
         raise UserError(
-            f"{path}: its layers have {layout.n_weights:,} weights, which need "
+            f"{name}: its layers have {layout.n_weights:,} weights, which need "
             f"{needed >> 30:,} GiB for learning and this machine has {there >> 30}; "
-            "give them fewer units."
+            f"give them {remedy}."
         )
 
 
