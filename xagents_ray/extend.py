@@ -47,6 +47,7 @@ from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.networks.section import INITIALIZERS, Section
 from xagents_ray.policy.conversion import make_env
 from xagents_ray.policy.model_weights import (
+    check_weights_file,
     newest_arrays,
     read_weights,
     write_weights,
@@ -125,6 +126,7 @@ __all__ = [
     "UserError",
     "apply_preset",
     "build_model",
+    "check_weights_file",
     "coefficient",
     "count",
     "find_algorithm",

@@ -25,6 +25,7 @@ from measured import measured
 from xagents_ray.actors.envs.make import check_env
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands import cli
+from xagents_ray.compat.model_reader import ModelReader
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.learners.formats import tf_checkpoint  # noqa: F401 (not in the fork)
@@ -208,6 +209,15 @@ def endless(name: str, *flags: str) -> Call:
     """Return a command that reads a link to a device in place of a file."""
     Path(name).symlink_to("/dev/zero")
     return command(*EVALUATE, *flags, name)
+
+
+def cfg_model(name: str, data: bytes, **parts: bytes) -> Call:
+    """Return a call that loads weights into a model of `ModelReader`."""
+    Path("own.cfg").write_text(NETWORK.format(8))
+    for part, content in {name: data, **parts}.items():
+        Path(part).write_bytes(content)
+    model = ModelReader("own.cfg", [2, 1], (4,)).build_model()
+    return lambda: model.load_weights(name) and None
 
 
 def whole_model(value: float) -> Any:
@@ -438,6 +448,20 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
                 arrays(np.nan), LAYOUT, "a.weights.h5"
             ).files[""]
         ),
+    },
+    "weights of a .cfg model": {
+        "huge": lambda: cfg_model("own.h5", squeezed()),
+        "huge .npz": lambda: cfg_model("own.npz", BOMB),
+        "huge part": lambda: cfg_model(
+            "own.weights.json",
+            b'{"weight_map": {"a": "own_00001.weights.h5"}}',
+            **{"own_00000.weights.h5": whole_h5()},
+            **{"own_00001.weights.h5": squeezed()},
+        ),
+        "deep": lambda: cfg_model("own.weights.json", b"[" * DEEP),
+        "aliased": lambda: cfg_model("own.h5", hdf5(shared_texts)),
+        "overlapping": lambda: cfg_model("own.h5", overlapping_hdf5()),
+        "truncated": lambda: cfg_model("own.h5", whole_h5()[:-300]),
     },
     ".tf": {
         "huge": lambda: tf(table(HEADER)[:-48] + b"\0\x08\0".ljust(40, b"\xff") + b"x"),

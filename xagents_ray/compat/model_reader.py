@@ -123,6 +123,7 @@ class CfgModel:
         name = str(path)
         is_ours = name.endswith(".weights.h5") or not name.endswith(_OTHERS)
         if self.layout is None or not is_ours:
+            extend.check_weights_file(name)
             super().load_weights(path, *args, **settings)  # type: ignore[misc]
             self.extras, self.weights_path = {}, None
             return self

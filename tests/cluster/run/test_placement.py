@@ -1,5 +1,6 @@
 """What runs claim of clusters that aren't here: only the nodes' sizes are made up."""
 
+from collections.abc import Callable
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run import placement
+from xagents_ray.cluster.run import placement, services
 from xagents_ray.cluster.run.placement import (
     ClusterNode,
     RunParts,
@@ -175,6 +176,23 @@ def test_initializers_that_a_learner_is_sent(monkeypatch: pytest.MonkeyPatch) ->
     layers[0].initializer = "odd"
     with pytest.raises(UserError, match="An initializer can't be sent to the learner"):
         placement._initializers(run)
+
+
+def test_a_learner_has_tensorflow_before_initializers_import_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are imported with the working directory on the path; TensorFlow isn't."""
+    steps: list[str] = []
+
+    def step(name: str) -> Callable[[Any], None]:
+        return lambda _: steps.append(name)
+
+    monkeypatch.setattr(services, "load_tensorflow", lambda: steps.append("first"))
+    monkeypatch.setattr(services, "install_definitions", step("second"))
+    monkeypatch.setattr(services, "make_learner", lambda _: (None, []))
+    run: Any = SimpleNamespace(learner_cores=1)
+    assert services.LearnerService(run, (b"",)).start() == (1, [])
+    assert steps == ["first", "second"]
 
 
 @pytest.mark.parametrize("has_claim", [False, True])
