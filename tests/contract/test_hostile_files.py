@@ -454,9 +454,8 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "huge .npz": lambda: cfg_model("own.npz", BOMB),
         "huge part": lambda: cfg_model(
             "own.weights.json",
-            b'{"weight_map": {"a": "own_00001.weights.h5"}}',
-            **{"own_00000.weights.h5": whole_h5()},
-            **{"own_00001.weights.h5": squeezed()},
+            b'{"weight_map": {"/vars": ["a.weights.h5"]}}',
+            **{"a.weights.h5": squeezed()},
         ),
         "deep": lambda: cfg_model("own.weights.json", b"[" * DEEP),
         "aliased": lambda: cfg_model("own.h5", hdf5(shared_texts)),

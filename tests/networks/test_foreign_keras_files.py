@@ -283,6 +283,24 @@ def test_no_layer_hides_the_weights_of_others(shapes: Any) -> None:
         keras_archive.check_size("a", shapes, 160)
 
 
+def test_weights_are_drawn_again_in_the_safe_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a file, Keras runs no code when it makes its model a second time either."""
+    modes: list[bool] = []
+    make = keras.saving.deserialize_keras_object
+
+    def seen(*given: Any, safe_mode: bool = True, **others: Any) -> Any:
+        modes.append(safe_mode)
+        return make(*given, safe_mode=safe_mode, **others)
+
+    data = whole_file()
+    layout = layout_of(data)
+    monkeypatch.setattr(keras.saving, "deserialize_keras_object", seen)
+    assert keras_models.weights_of("own.keras", data, layout, "seed")
+    assert modes and all(modes)
+
+
 def h5_file(edit: Callable[[dict[str, Any]], None]) -> bytes:
     """Return a file as of Keras 2 with a changed config."""
     given = keras.Input((4,))

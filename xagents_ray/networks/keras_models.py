@@ -81,9 +81,10 @@ def weights_of(
     own = layout.layers[0]
     whole = own if isinstance(own, WholeModel) else None
     custom = None if whole is None else dict(whole.custom)
-    model = _opened(name, file, whole is not None and whole.is_own, custom)
+    is_own = whole is not None and whole.is_own
+    model = _opened(name, file, is_own, custom)
     if redrawn is not None:
-        model = _redrawn(model, custom, redrawn)
+        model = _redrawn(model, custom, redrawn, is_own)
     if whole is not None:
         model, _ = without_softmax(model)  # Keras orders weights by layer depth
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
@@ -110,7 +111,7 @@ def user_variables(model: Any, scale: float) -> dict[str, Any]:
 def redrawn_model(model: Any, seed: str) -> Any:
     """Return a copy of a user's Keras model with new weights, drawn from a seed."""
     custom = _user_kinds(model._flatten_layers(include_self=False))
-    return _redrawn(model, custom, seed)
+    return _redrawn(model, custom, seed, is_own=True)
 
 
 def _user_kinds(layers: Sequence[Any]) -> dict[str, Any]:
@@ -119,15 +120,13 @@ def _user_kinds(layers: Sequence[Any]) -> dict[str, Any]:
     return {keras.saving.get_registered_name(kind): kind for kind in kinds}
 
 
-def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
+def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str, is_own: bool) -> Any:
     """Return a model with new weights; `seed` replaces its initializers' seeds."""
     config = keras.saving.serialize_keras_object(model)
     draws = random.Random(seed)
     with drawing_by(seed):  # for random numbers without a seed in the config
         return keras.saving.deserialize_keras_object(
-            _reseeded(config, draws),
-            custom,
-            safe_mode=False,  # its code is in this process already
+            _reseeded(config, draws), custom, safe_mode=not is_own
         )
 
 
