@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import distributions
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import forked
+import numpy as np
 import pytest
 from checkout import ROOT
 from processes import kill_with_children
+
+from xagents_ray.extend import write_weights
 
 # What each environment is made by, once Ray is there.
 _ENV = """
@@ -131,6 +135,32 @@ def test_it_acts_for_a_learner_elsewhere(
     played = _run(actor_only, "xagents-ray", *words.split())
     assert played.returncode == 0, played.stderr
     assert json.loads(played.stdout)["mean"] > 0
+
+
+def test_a_keras_network_acts_there(actor_only: Path) -> None:
+    """Its weights are HDF5, which such a node can't read, and needn't."""
+    policy = {"class_name": "DTypePolicy", "config": {"name": "float32"}}
+    dense: dict[str, Any] = {
+        "name": "d",
+        "units": 2,
+        "activation": "linear",
+        "use_bias": True,
+    }
+    dense["dtype"] = {"module": "keras", **policy}
+    layers = [("InputLayer", {"name": "i", "batch_shape": [None, 4]}), ("Dense", dense)]
+    inner = [
+        {"module": "keras.layers", "class_name": kind, "config": own}
+        for kind, own in layers
+    ]
+    model = {"module": "keras", "class_name": "Sequential", "config": {"layers": inner}}
+    with zipfile.ZipFile("own.keras", "w") as file:
+        file.writestr("config.json", json.dumps(model))
+        file.writestr("model.weights.h5", bytes(40))
+    kernel, bias = np.ones((4, 2), np.float32), np.zeros(2, np.float32)
+    write_weights("own.npz", {"dense-0/kernel": kernel, "dense-0/bias": bias})
+    words = "evaluate dqn --env CartPole-v1 --model own.keras --weights own.npz --json"
+    played = _run(actor_only, "xagents-ray", *words.split(), "--episodes", "1")
+    assert played.returncode == 0, played.stderr
 
 
 @pytest.mark.parametrize(
