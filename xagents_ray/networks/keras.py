@@ -71,7 +71,7 @@ def _user_initializer(
     if not isinstance(made, keras.initializers.Initializer):
         return made
     config = made.get_config()
-    own = config.get("seed", seed)
+    own = config["seed"] if "seed" in config else seed
     if own == seed or not (own is None or redrawn):
         return made
     try:
