@@ -37,7 +37,8 @@ def _initializer(name: str, gain: float, seed: int, redrawn: bool = False) -> An
         return keras.initializers.RandomUniform(-gain, gain, seed)
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
-        **{word: {} for word in ("constant", "identity", "ones", "zeros")},
+        "constant": {"value": 0.0},
+        **{word: {} for word in ("identity", "ones", "zeros")},
     }
     config = special.get(name, {"seed": seed})
     return keras.initializers.get({"class_name": name, "config": config})
