@@ -306,8 +306,8 @@ def test_files_with_whole_models() -> None:
     for given in (
         {"model": "own.keras"},
         {"model": "own.h5"},
-        {"weights": ["own.keras"], "model": "net.cfg"},
-        {"weights": ["own.h5"], "model": "net.cfg"},
+        {"weights": ("own.keras",), "model": "net.cfg"},
+        {"weights": ("own.h5",), "model": "net.cfg"},
     ):
         Path("net.cfg").write_text(
             "[dense-0]\nunits=8\nactivation=tanh\ncommon=1\n"
@@ -346,6 +346,6 @@ def test_files_with_code_are_refused() -> None:
 @pytest.mark.parametrize("setting", ["model", "weights"])
 def test_damaged_files_with_whole_models(name: str, setting: str) -> None:
     Path(name).write_bytes(b"nothing of Keras")
-    value = name if setting == "model" else [name]
+    value = name if setting == "model" else (name,)
     with pytest.raises(UserError, match=rf"^{name}: .*(damaged|Keras can't make)"):
         weights_of(run_of("a2c", env="CartPole-v1", **{setting: value}))
