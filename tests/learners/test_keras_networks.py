@@ -11,8 +11,10 @@ import pytest
 import xagents_ray
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import (
@@ -318,6 +320,17 @@ def test_files_with_whole_models() -> None:
         expected = [array for array in model.get_weights() if array.ndim == 2]
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("name", "is_own"), [("made-here", True), ("a.h5", False)])
+def test_a_file_of_old_keras_is_no_code_of_the_run(name: str, is_own: bool) -> None:
+    """Though its conversion is kept beside what the run's code made."""
+    given = keras.Input((4,))
+    model = keras.Model(given, layers.PReLU()(layers.Dense(3)(given)))
+    file = keras_models.model_bytes(model, name)
+    objects.keep("network-file", file, name)
+    (whole, *_), *_ = keras_models.whole_model(name, file)
+    assert isinstance(whole, WholeModel) and whole.is_own == is_own
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

@@ -148,11 +148,17 @@ def _reseeded(config: Any, draws: random.Random) -> Any:
     }
 
 
+def _is_own(name: str, file: bytes) -> bool:
+    """Return whether code of this run made a model; a file of Keras 2 is no code."""
+    is_kept = objects.find_kept("network-file", name) is file
+    return is_kept and not name.endswith(".h5")
+
+
 def whole_model(
     name: str, file: bytes
 ) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
     """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
-    is_own = objects.find_kept("network-file", name) is file
+    is_own = _is_own(name, file)
     model = _opened(name, file, is_own)
     if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
         shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
