@@ -75,7 +75,8 @@ class LocalDriver:
             cores = pluralize(self.learner_threads, "core")
             self.notes.append(
                 "--learner-threads has no effect here: TensorFlow is in use in this "
-                f"process already, on {cores}"
+                f"process already, on {cores}; call the functions of "
+                "tf.config.threading before its first network"
             )
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
