@@ -232,6 +232,10 @@ assert q.load_weights("plain.npz") is q and q.weights_path is None
 refused(lambda: xagents_ray.DQN(envs, q, **duel).fit(max_steps=9, local=True),
         "which the weights of this model lack")
 refused(xagents_ray.DQN(envs, q, **duel).play, "the weights of this model lack")
+warned(lambda: q.load_weights("dueling.npz"), "is of another network than")
+q.set_weights(before)  # these replace the file's
+acts = xagents_ray.DQN(envs, q).policy.act(x)
+np.testing.assert_array_equal(acts, np.argmax(q(x), -1))
 
 old = layers.Input((4,))  # of another Keras: training converts it
 old = models.Model(old, [layers.Dense(n)(old) for n in (2, 1)])
