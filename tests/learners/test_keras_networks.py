@@ -191,6 +191,37 @@ def test_critics_of_one_network_begin_differently(
         np.testing.assert_array_equal(kernel, made.get_weights()[0])
 
 
+class Fixed(keras.initializers.Initializer):  # type: ignore[misc]
+    """Has a seed and says in its config nothing of it."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return keras.initializers.RandomNormal(seed=3)(shape)
+
+
+@pytest.mark.parametrize(
+    ("draw", "is_refused"),
+    [
+        (lambda shape, dtype=None: np.eye(*shape, dtype=np.float32), True),
+        (Fixed(), True),
+        (Fixed, True),
+        (lambda shape, dtype=None: np.full(shape, 0.1, np.float32), False),
+    ],
+    ids=["function", "instance", "class", "constant"],
+)
+def test_critics_that_would_begin_alike_are_refused(
+    draw: Any, is_refused: bool
+) -> None:
+    register_initializer("same", draw)
+    hidden = "[dense-0]\nunits=8\ninitializer=same\n"
+    Path("critic.cfg").write_text(f"{hidden}[dense-1]\noutput=1\n")
+    run = run_of("td3", env="Pendulum-v1", critic_model="critic.cfg")
+    if not is_refused:
+        make_learner(run)
+        return
+    with pytest.raises(UserError, match="'same' draws the same weights for a second"):
+        make_learner(run)
+
+
 @pytest.mark.parametrize(
     "given",
     [

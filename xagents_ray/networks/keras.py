@@ -87,6 +87,31 @@ def _user_initializer(
         ) from error
 
 
+def check_redrawn(layout: Layout, one: Any, other: Any) -> None:
+    """Raise UserError if an initializer of the user's drew the same for two networks.
+
+    Layers that begin alike may stay so for ever. Kernels of one value are exempt.
+
+    Args:
+        layout: layout of both networks.
+        one: the model that was made first.
+        other: the model that was made second.
+    """
+    first, second = named_weights(one), named_weights(other)
+    for layer in layout.layers:
+        name = getattr(layer, "initializer", None)
+        if name is None or objects.find_kept("initializer", name) is None:
+            continue
+        for key in (key for key in layer.shapes if key.endswith("/kernel")):
+            kernel = first[key].numpy()
+            if np.ptp(kernel) and np.array_equal(kernel, second[key].numpy()):
+                raise UserError(
+                    f"The initializer {name!r} draws the same weights for a second "
+                    "network, which would stay like the first: register a class or a "
+                    "function that takes seed."
+                )
+
+
 def _called(given: Any, **offered: Any) -> Any:
     """Return what a class or function makes of those arguments that it takes.
 
