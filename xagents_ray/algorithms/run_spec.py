@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
+from xagents_ray.core import objects
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
@@ -104,6 +105,17 @@ class RunSpec:
     def layout(self) -> Layout:
         """Layout of the network that acts."""
         return self.layouts[0]
+
+    @property
+    def parts_of_networks(self) -> list[tuple[str, str]]:
+        """Setting and name of each initializer and kind of layer of the user's."""
+        layers = [layer for layout in self.layouts for layer in layout.layers]
+        names = {getattr(layer, "initializer", None) for layer in layers}
+        kinds = set(map(type, layers))
+        return [
+            *(key for key in objects.kept_names("initializer") if key[1] in names),
+            *(k for k in objects.kept_names("layer") if objects.find_kept(*k) in kinds),
+        ]
 
     @property
     def stored_noise_units(self) -> int:

@@ -4,11 +4,14 @@ Higher packages use `learners/` only through this module and `weights_formats`. 
 first call imports TensorFlow, which takes seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import cloudpickle
+
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core import objects
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
 from xagents_ray.storage.weights import is_empty
@@ -25,6 +28,24 @@ def load_tensorflow() -> Any:
 def learner_gpus() -> list[str]:
     """Return the names of the GPUs on which a learner would run."""
     return list(load_tensorflow().usable_gpus())
+
+
+def export_parts(
+    run: RunSpec, more: Iterable[tuple[str, str]] = ()
+) -> tuple[bytes, ...]:
+    """Return definitions of what a run's networks are made of, for other processes.
+
+    Where there are any, the first one imports TensorFlow quietly, as the others may
+    import Keras.
+
+    Args:
+        run: the run.
+        more: setting and name of further registered objects.
+    Raises:
+        UserError: an object can't be serialized; the message names it.
+    """
+    found = objects.export_each([*run.parts_of_networks, *more])
+    return (cloudpickle.dumps(load_tensorflow), *found) if found else ()
 
 
 def make_learner(run: RunSpec) -> tuple[Any, list[str]]:

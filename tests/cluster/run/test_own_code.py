@@ -28,6 +28,10 @@ def notebook(defined: str, program: str, address: str) -> str:
 
 
 ALGORITHM = """
+import threading
+from xagents_ray.extend import register_initializer
+
+register_initializer("odd", threading.Lock().acquire)  # no network here uses it
 settings = {"env": "CartPole-v1", "model": "own.cfg", "quiet": True, "n_envs": 2}
 settings |= {"buffer_max_size": 500, "buffer_initial_size": 50, "seed": 1}
 for where in ({"local": True}, {"address": "ADDRESS", "n_actors": 1}):
