@@ -16,6 +16,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
+from xagents_ray.policy.model_weights import write_weights
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import (
     begin_in,
@@ -393,3 +394,11 @@ def test_damaged_files_with_whole_models(name: str, setting: str) -> None:
     value = name if setting == "model" else (name,)
     with pytest.raises(UserError, match=rf"^{name}: .*(damaged|Keras can't make)"):
         weights_of(run_of("a2c", env="CartPole-v1", **{setting: value}))
+
+
+def test_a_file_without_arrays_is_no_start() -> None:
+    """Only beside others, for a network that has none yet."""
+    write_weights("none.npz", {})
+    run = run_of("a2c", env="CartPole-v1", weights=("none.npz",))
+    with pytest.raises(UserError, match=r"none\.npz: has no dense-0"):
+        make_learner(run)

@@ -41,7 +41,8 @@ class RunSpec:
     spec: EnvSpec  # specification of the environments
     layouts: tuple[Layout, ...]  # layouts of the networks; the first one acts
     seed: int  # the user's seed, or a random one
-    # Initial weights of the models, if any; an empty file leaves a model's own.
+    # Initial weights of the models, if any; beside others, an empty file leaves a
+    # model's own.
     weights: tuple[WeightsFile, ...] = ()
     # Contents of the models' Keras files, with their initial weights; None for others.
     networks: tuple[bytes | None, ...] = ()

@@ -57,8 +57,9 @@ def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
     """
     learner = import_module(LEARNERS).build_learner(run)
     row, notes = run.algorithm, list[str]()
+    has_arrays = not all(map(is_empty, run.weights))
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
-        if is_empty(file):
+        if has_arrays and is_empty(file):
             continue
         extras = row.extras(model, run.config.algorithm, run.spec)
         arrays, more = weights_formats.decode_weights(file, layout, extras)
