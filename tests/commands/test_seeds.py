@@ -22,6 +22,7 @@ from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import layout
+from xagents_ray.run import learner_access
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.lock import locked_directory
@@ -150,7 +151,16 @@ def test_runs_are_sent_what_their_networks_use(monkeypatch: pytest.MonkeyPatch) 
         config = Config.of(row.config, {"env": "CartPole-v1", "model": "own.cfg"})
         return _definitions(build_run(row, config, EnvSpec((4,), "float32", 1, 2)))
 
-    _, own, *_ = sent("own")
+    steps: list[str] = []
+    monkeypatch.setattr(
+        learner_access, "load_tensorflow", lambda: steps.append("TensorFlow")
+    )
+    monkeypatch.setattr(
+        objects, "install_definitions", lambda _: steps.append("what may import Keras")
+    )
+    _, own, *_ = definitions = sent("own")
+    learner_access.install_parts(definitions)
+    assert steps == ["TensorFlow", "what may import Keras"]
     kept.clear()
     objects.install_objects(own)
     assert kept == {("initializer", "own"): print}

@@ -20,7 +20,7 @@ from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Child, Job, Supervisor
-from xagents_ray.run.learner_access import export_parts
+from xagents_ray.run.learner_access import export_parts, install_parts
 from xagents_ray.run.prepare import prepare_run, replay_bytes
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import options
@@ -210,7 +210,7 @@ def train_seed(
     threads: int | None,
 ) -> Result:
     """Train with one seed in this process; see `train_trial` for the arguments."""
-    objects.install_definitions(definitions)
+    install_parts(definitions)
     request = Request.of(cloudpickle.loads(algorithm), settings)
     watch = ProgressReporter(supervisor, _REPORT_SECONDS)
     return train_request(request, supervisor.signals, watch, threads)

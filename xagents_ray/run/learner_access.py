@@ -25,6 +25,10 @@ def load_tensorflow() -> Any:
     return import_module("xagents_ray.learners.runtime")
 
 
+_TENSORFLOW: bytes = cloudpickle.dumps(load_tensorflow)
+"""Definition that stands before those of what networks are made of."""
+
+
 def learner_gpus() -> list[str]:
     """Return the names of the GPUs on which a learner would run."""
     return list(load_tensorflow().usable_gpus())
@@ -33,10 +37,10 @@ def learner_gpus() -> list[str]:
 def export_parts(
     run: RunSpec, more: Iterable[tuple[str, str]] = ()
 ) -> tuple[bytes, ...]:
-    """Return definitions of what a run's networks are made of, for other processes.
+    """Return definitions of what a run's networks are made of, for `install_parts`.
 
-    Where there are any, the first one imports TensorFlow quietly, as the others may
-    import Keras.
+    Where there are any, the first one imports TensorFlow, as the others may import
+    Keras.
 
     Args:
         run: the run.
@@ -45,7 +49,18 @@ def export_parts(
         UserError: an object can't be serialized; the message names it.
     """
     found = objects.export_each([*run.parts_of_networks, *more])
-    return (cloudpickle.dumps(load_tensorflow), *found) if found else ()
+    return (_TENSORFLOW, *found) if found else ()
+
+
+def install_parts(definitions: Sequence[bytes]) -> None:
+    """Register what another process exported, after TensorFlow if it is needed.
+
+    Raises:
+        UserError: a module is missing or different in this process.
+    """
+    if _TENSORFLOW in definitions:
+        load_tensorflow()
+    objects.install_definitions(definitions)
 
 
 def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
