@@ -52,7 +52,7 @@ class LearnerSetup(Generic[ConfigT]):
     targets: list[tuple[Any, Any]] = field(default_factory=list, init=False)
     optimizers: dict[str, Any] = field(default_factory=dict, init=False)
     variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
-    _drawn: list[Layout] = field(default_factory=list, init=False)
+    _drawn: list[tuple[Layout, Any]] = field(default_factory=list, init=False)
 
     def counter(self, name: str) -> tf.Variable:
         """Return a new int64 [] counter, initially 0."""
@@ -79,9 +79,17 @@ class LearnerSetup(Generic[ConfigT]):
         return head
 
     def network(self, layout: Layout, name: str) -> Any:
-        """Return a new network, a `keras.Model`; see `networks.keras.build_model`."""
-        model = self._build(layout, name, redrawn=layout in self._drawn)
-        self._drawn.append(layout)
+        """Return a new network, a `keras.Model`; see `networks.keras.build_model`.
+
+        Raises:
+            UserError: an initializer of the user's draws the weights of an earlier
+                network with this layout again.
+        """
+        earlier = [model for own, model in self._drawn if own == layout]
+        model = self._build(layout, name, redrawn=bool(earlier))
+        for each in earlier:
+            networks.check_redrawn(layout, each, model)
+        self._drawn.append((layout, model))
         self.models[name] = model
         return model
 

@@ -172,13 +172,10 @@ def _no_hint(env_id: str) -> str:
     )
 
 
-def export_definitions(
-    config: EnvConfig, more: Iterable[tuple[str, str]] = ()
-) -> tuple[bytes, ...]:
+def export_definitions(config: EnvConfig) -> tuple[bytes, ...]:
     """Return the definitions that another process needs to make environments.
 
-    Objects defined in `__main__` are sent by value, others by name. `more` lists
-    further objects as pairs of a setting and a name.
+    Objects defined in `__main__` are sent by value, others by name.
 
     Raises:
         UserError: a definition can't be serialized.
@@ -189,7 +186,7 @@ def export_definitions(
     places = [env, *_places(own), *_places([kept] if isinstance(kept, EnvSpec) else [])]
     others = [s for s in gym.registry.values() if s not in own and not _is_known(s)]
     try:
-        found = [objects.export_objects([*config.objects, *more])]
+        found = [objects.export_objects(config.objects)]
         found.append(_exported(own, _in_main(places)))
     except Exception as error:
         raise UserError(

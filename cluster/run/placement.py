@@ -14,9 +14,9 @@ from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
-from xagents_ray.core import objects
-from xagents_ray.core.errors import Stopped, UserError, one_line
+from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.installation import is_complete
+from xagents_ray.run.learner_access import export_parts
 from xagents_ray.settings.config import Config
 
 _READY_SECONDS = 60.0
@@ -201,7 +201,7 @@ class RunParts:
         if self._learner_gpus == 0:
             options |= self._blind
         service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
-        made = service.options(**options).remote(self._run, _initializers(self._run))
+        made = service.options(**options).remote(self._run, export_parts(self._run))
         return self._keep("learner", 0, made)
 
     def shard(self, number: int) -> Any:
@@ -279,20 +279,6 @@ class RunParts:
                     "room on its nodes for all parts of the run: wait for other jobs, "
                     "or lower --actor-cpus, --n-actors or --learner-gpus."
                 )
-
-
-def _initializers(run: RunSpec) -> tuple[bytes, ...]:
-    """Return the user's initializers that a run needs, pickled for the learner."""
-    layers = [layer for layout in run.layouts for layer in layout.layers]
-    used = {getattr(layer, "initializer", None) for layer in layers}
-    names = [key for key in objects.kept_names("initializer") if key[1] in used]
-    try:
-        return (objects.export_objects(names),) if names else ()
-    except Exception as error:
-        raise UserError(
-            f"An initializer can't be sent to the learner ({one_line(error)}): "
-            "register a class or a function that makes it, or use --local."
-        ) from None
 
 
 def _alive(ray: Any) -> list[Any]:

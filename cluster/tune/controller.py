@@ -44,9 +44,11 @@ class SweepController(tune.Callback, tune.Stopper):
         study: Study,
         display: SweepDisplay,
         signals: Signals,
+        definitions: tuple[bytes, ...],
     ) -> None:
         self._ray, self._plan, self._study = ray, plan, study
         self._display, self._signals = display, signals
+        self._definitions = definitions  # of what the networks are made of
         self._running: dict[str, Trial] = {}
         self._failure: BaseException | None = None
 
@@ -123,7 +125,7 @@ class SweepController(tune.Callback, tune.Stopper):
                 "points": list(self._plan.points),
                 "claims": claims,
                 "labels": labels,
-                "definitions": export_definitions(config.env, config.objects),
+                "definitions": (*self._definitions, *export_definitions(config.env)),
             }
 
     def claims(self, config: Config) -> tuple[list[Bundle], Labels]:

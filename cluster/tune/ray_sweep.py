@@ -9,6 +9,7 @@ from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.preflight import store_bytes
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.learner_access import export_parts
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep_display import SweepDisplay
@@ -40,10 +41,13 @@ def run_trials(
         display: the display that shows the trials.
         signals: the signals that end the sweep.
     Raises:
-        UserError: the cluster can't be joined, or lacks resources for a trial.
+        UserError: the cluster can't be joined or lacks resources for a trial, or what
+            the networks are made of can't be sent to trials.
         Broken: the study's database failed.
     """
     signals.on_first = None  # polled instead, because Ray must not be interrupted
+    # Files of networks don't vary.
+    definitions = export_parts(runs[0], runs[0].config.algorithm.objects)
     is_local = runs[0].config.placement.local
     bytes_ = 0 if is_local else max(store_bytes(run) for run in runs)
     os.environ.update(_ENVIRONMENT)
@@ -57,7 +61,7 @@ def run_trials(
             display.note(note)
         # Imported late, because it imports Ray, which must be configured before.
         module = importlib.import_module("xagents_ray.cluster.tune.controller")
-        sweep = module.SweepController(ray, plan, study, display, signals)
+        sweep = module.SweepController(ray, plan, study, display, signals, definitions)
         for run in runs:
             sweep.claims(run.config)
         sweep.run()

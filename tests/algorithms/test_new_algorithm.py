@@ -10,9 +10,11 @@ from packages import describe, install
 from processes import python
 
 from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.noisy_layers import NoisyLayers
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm, register
 from xagents_ray.core.errors import UserError
-from xagents_ray.extend import AlgorithmConfig, models
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.extend import AlgorithmConfig, models, noisy_layers, policy_gradient
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_algorithm"
 # All commands in one process: importing TensorFlow takes longer than they do.
@@ -111,3 +113,24 @@ def test_a_setting_that_is_no_option_is_refused() -> None:
 
     with pytest.raises(UserError, match=r"'own' has a setting size without option\(\)"):
         register(replace(find_algorithm("a2c"), name="own", config=OwnConfig))
+
+
+def test_noise_that_no_layer_has_is_refused() -> None:
+    """And a setting of its deviation may be left out."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class OwnConfig(AlgorithmConfig):
+        model: str | None = models.model(None)
+        n_steps: int = policy_gradient.n_steps(256)
+        noisy: str | None = noisy_layers.noisy(None)
+
+    row = replace(find_algorithm("a2c"), name="own", config=OwnConfig)
+    plain = replace(row.models[0], adapt=None)
+    with pytest.raises(UserError, match=r"'own' has the setting noisy .* adapt=noi"):
+        register(replace(row, models=(plain,)))
+    adapted = replace(plain, adapt=noisy_layers.add_noise)
+    spec = EnvSpec((4,), "float32", 1, 2)
+    config = OwnConfig(noisy="factorised")
+    assert config.part(NoisyLayers) is not None
+    (layout,) = replace(row, models=(adapted,)).layouts(config, spec)
+    assert layout.noise_units > 0

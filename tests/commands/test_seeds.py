@@ -6,6 +6,8 @@ import signal
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import forked
 import pytest
@@ -14,10 +16,15 @@ from sessions import RUN, raising, summary, train
 
 import xagents_ray
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.commands.seeds import _ended, _settings
+from xagents_ray.commands.seeds import _definitions, _ended, _settings
+from xagents_ray.core import objects
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import layout
+from xagents_ray.run import learner_access
+from xagents_ray.run.prepare import build_run
+from xagents_ray.settings.config import Config
 from xagents_ray.storage.lock import locked_directory
 
 _TRAIN = """
@@ -130,3 +137,32 @@ def test_a_run_that_was_ended_is_trained_on(error: Exception) -> None:
     with suppress(Broken):
         train(driver, signals)
     assert summary()["reason"] and _ended({}, str(RUN)) is None
+
+
+def test_runs_are_sent_what_their_networks_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody uses may be what can't be sent."""
+    kept: dict[tuple[str, str], Any] = {("initializer", "own"): print}
+    monkeypatch.setattr(objects, "_kept", kept)
+    row, text = find_algorithm("dqn"), "[dense-0]\noutput=1\ninitializer="
+
+    def sent(initializer: str) -> tuple[bytes, ...]:
+        kept["initializer", "odd"] = Lock().acquire
+        Path("own.cfg").write_text(text + initializer)
+        config = Config.of(row.config, {"env": "CartPole-v1", "model": "own.cfg"})
+        return _definitions(build_run(row, config, EnvSpec((4,), "float32", 1, 2)))
+
+    steps: list[str] = []
+    monkeypatch.setattr(
+        learner_access, "load_tensorflow", lambda: steps.append("TensorFlow")
+    )
+    monkeypatch.setattr(
+        objects, "install_definitions", lambda _: steps.append("what may import Keras")
+    )
+    _, own, *_ = definitions = sent("own")
+    learner_access.install_parts(definitions)
+    assert steps == ["TensorFlow", "what may import Keras"]
+    kept.clear()
+    objects.install_objects(own)
+    assert kept == {("initializer", "own"): print}
+    with pytest.raises(UserError, match="initializer 'odd' can't be sent to other"):
+        sent("odd")

@@ -55,6 +55,7 @@ with contextlib.redirect_stdout(io.StringIO()) as out:
     agent = train(model, 0.01, quiet=False, learner_threads=7)
 said = " ".join(out.getvalue().split())
 assert "no effect here: TensorFlow is in use in this process already, on 1" in said
+assert "core; call the functions of tf.config.threading before" in said
 assert agent.result.learner_threads == 1
 after = model.get_weights()
 assert not any(map(np.array_equal, after, before))
@@ -174,6 +175,10 @@ asks = xagents_ray.A2C(envs, policy, lr=1e-30, quiet=True)._models.write(
     pathlib.Path(), {"env": "Pendulum-v1", "seed": 1})
 assert np.load(asks["weights"][0]).files.count("action_scaling") == 0
 """
+THREADS = """
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(3)
+"""
 MISTAKES = """
 import pathlib, warnings
 from tensorflow.python.keras import layers, models
@@ -227,6 +232,10 @@ assert q.load_weights("plain.npz") is q and q.weights_path is None
 refused(lambda: xagents_ray.DQN(envs, q, **duel).fit(max_steps=9, local=True),
         "which the weights of this model lack")
 refused(xagents_ray.DQN(envs, q, **duel).play, "the weights of this model lack")
+warned(lambda: q.load_weights("dueling.npz"), "is of another network than")
+q.set_weights(before)  # these replace the file's
+acts = xagents_ray.DQN(envs, q).policy.act(x)
+np.testing.assert_array_equal(acts, np.argmax(q(x), -1))
 
 old = layers.Input((4,))  # of another Keras: training converts it
 old = models.Model(old, [layers.Dense(n)(old) for n in (2, 1)])
@@ -248,14 +257,17 @@ tiny = ModelReader("tiny.cfg", [2, 1], (4,)).build_model()
 assert 0 < np.abs(tiny.get_weights()[0]).max() < 1e-4
 xagents_ray.A2C(envs, tiny, lr=0.01, quiet=True).fit(max_steps=40, local=True)
 assert np.abs(tiny.get_weights()[0]).max() > 1e-3
+threads = tf.config.threading  # neither a reader nor a run replaces the user's
+assert threads.get_intra_op_parallelism_threads() == 3
+assert threads.get_inter_op_parallelism_threads() == 0
 """
 
 
 @pytest.mark.parametrize(
     "program",
-    [A2C, ACTORS_AND_CRITICS, MISTAKES],
+    [MODELS + A2C, MODELS + ACTORS_AND_CRITICS, THREADS + MODELS + MISTAKES],
     ids=["a2c", "actors and critics", "mistakes"],
 )
 def test_models_of_agents(program: str) -> None:
-    done = forked.run(["-c", MODELS + program], 240)
+    done = forked.run(["-c", program], 240)
     assert done.returncode == 0, done.stderr

@@ -248,6 +248,16 @@ class Broken(xagents_ray.A2C):
 refused(lambda: Broken(envs, quiet=True).fit(max_steps=20),
         "Broken.get_states: ZeroDivisionError: division by zero (<string>, line ")
 refused(wrong("get_batch", lambda x: x.missing), "Wrong.get_batch: AttributeError: ")
+for name in ("at_step_start", "train_step", "at_step_end"):
+    refused(wrong(name, lambda x: 1 / 0), f"Wrong.{name}: ZeroDivisionError: division "
+            "by zero (<string>, line ")
+
+def full(ctx):
+    raise OSError("no room left")
+with pytest.raises(xagents_ray.Broken, match="no room left"):  # not of train_step
+    Usual = type("Usual", (xagents_ray.A2C,), {"train_step": lambda self: super(
+        Usual, self).train_step()})
+    Usual(envs, quiet=True).fit(max_steps=20, callbacks=full)
 
 class Faulty(Pictures):
     def step(self, action):

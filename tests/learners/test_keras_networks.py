@@ -11,10 +11,12 @@ import pytest
 import xagents_ray
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
+from xagents_ray.policy.model_weights import write_weights
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import (
     begin_in,
@@ -190,6 +192,37 @@ def test_critics_of_one_network_begin_differently(
         np.testing.assert_array_equal(kernel, made.get_weights()[0])
 
 
+class Fixed(keras.initializers.Initializer):  # type: ignore[misc]
+    """Has a seed and says in its config nothing of it."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return keras.initializers.RandomNormal(seed=3)(shape)
+
+
+@pytest.mark.parametrize(
+    ("draw", "is_refused"),
+    [
+        (lambda shape, dtype=None: np.eye(*shape, dtype=np.float32), True),
+        (Fixed(), True),
+        (Fixed, True),
+        (lambda shape, dtype=None: np.full(shape, 0.1, np.float32), False),
+    ],
+    ids=["function", "instance", "class", "constant"],
+)
+def test_critics_that_would_begin_alike_are_refused(
+    draw: Any, is_refused: bool
+) -> None:
+    register_initializer("same", draw)
+    hidden = "[dense-0]\nunits=8\ninitializer=same\n"
+    Path("critic.cfg").write_text(f"{hidden}[dense-1]\noutput=1\n")
+    run = run_of("td3", env="Pendulum-v1", critic_model="critic.cfg")
+    if not is_refused:
+        make_learner(run)
+        return
+    with pytest.raises(UserError, match="'same' draws the same weights for a second"):
+        make_learner(run)
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -307,8 +340,8 @@ def test_files_with_whole_models() -> None:
     for given in (
         {"model": "own.keras"},
         {"model": "own.h5"},
-        {"weights": ["own.keras"], "model": "net.cfg"},
-        {"weights": ["own.h5"], "model": "net.cfg"},
+        {"weights": ("own.keras",), "model": "net.cfg"},
+        {"weights": ("own.h5",), "model": "net.cfg"},
     ):
         Path("net.cfg").write_text(
             "[dense-0]\nunits=8\nactivation=tanh\ncommon=1\n"
@@ -319,6 +352,17 @@ def test_files_with_whole_models() -> None:
         expected = [array for array in model.get_weights() if array.ndim == 2]
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("name", "is_own"), [("made-here", True), ("a.h5", False)])
+def test_a_file_of_old_keras_is_no_code_of_the_run(name: str, is_own: bool) -> None:
+    """Though its conversion is kept beside what the run's code made."""
+    given = keras.Input((4,))
+    model = keras.Model(given, layers.PReLU()(layers.Dense(3)(given)))
+    file = keras_models.model_bytes(model, name)
+    objects.keep("network-file", file, name)
+    (whole, *_), *_ = keras_models.whole_model(name, file)
+    assert isinstance(whole, WholeModel) and whole.is_own == is_own
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -375,6 +419,14 @@ def test_files_of_old_keras(is_functional: bool) -> None:
 @pytest.mark.parametrize("setting", ["model", "weights"])
 def test_damaged_files_with_whole_models(name: str, setting: str) -> None:
     Path(name).write_bytes(b"nothing of Keras")
-    value = name if setting == "model" else [name]
+    value = name if setting == "model" else (name,)
     with pytest.raises(UserError, match=rf"^{name}: .*(damaged|Keras can't make)"):
         weights_of(run_of("a2c", env="CartPole-v1", **{setting: value}))
+
+
+def test_a_file_without_arrays_is_no_start() -> None:
+    """Only beside others, for a network that has none yet."""
+    write_weights("none.npz", {})
+    run = run_of("a2c", env="CartPole-v1", weights=("none.npz",))
+    with pytest.raises(UserError, match=r"none\.npz: has no dense-0"):
+        make_learner(run)

@@ -26,6 +26,10 @@ KINDS = {
     "ppo": "factorised",
     "trpo": "independent",
 }
+NETWORKS: list[tuple[str, dict[str, Any]]] = [
+    *((agent, {}) for agent in KINDS),
+    ("ppo", {"separate_networks": True}),
+]
 # A rate that changes nothing, and passes in which each row counts once.
 STILL = {"lr": 1e-30, "ppo_epochs": 1, "mini_batches": 4, "clip_value": 0.0}
 # Steps in proportion to the gradient.
@@ -53,11 +57,11 @@ def learned(learner: Any) -> dict[str, Any]:
     return {k: x for k, x in arrays if k.startswith(("policy/", "actor/"))}
 
 
-@pytest.mark.parametrize("agent", KINDS)
-def test_networks_agree_on_what_acted(agent: str) -> None:
+@pytest.mark.parametrize(("agent", "settings"), NETWORKS)
+def test_networks_agree_on_what_acted(agent: str, settings: dict[str, Any]) -> None:
     """Keras on all rows at once, NumPy step by step; also when rows are shuffled."""
     spec = SPEC if agent == "acer" else SEVERAL
-    case = case_of(agent, spec, noisy=KINDS[agent])
+    case = case_of(agent, spec, noisy=KINDS[agent], **settings)
     t, learner = acted(case), case.learner()
     count = t.rewards.size
     rows = tf.constant(np.random.default_rng(0).permutation(count), tf.int32)
@@ -98,15 +102,29 @@ def test_ratios_to_what_acted_begin_at_1(agent: str, metric: str) -> None:
     assert errors[0] < 1e-4 < 1e-3 < errors[1]
 
 
-@pytest.mark.parametrize("settings", [{}, {"replay_ratio": 1}, {"replay_share": 0.5}])
-def test_vtrace_corrects_nothing_of_what_acted(settings: Any) -> None:
-    """IMPALA always corrects, A2C only older rounds; replayed ones likewise."""
+@pytest.mark.parametrize(
+    ("settings", "widths"),
+    [
+        ({}, ()),
+        ({"replay_ratio": 1}, ()),
+        ({"replay_share": 0.5}, ()),
+        ({"replay_share": 0.5}, (ENVS + 3,)),
+    ],
+)
+def test_vtrace_corrects_nothing_of_what_acted(
+    settings: Any, widths: tuple[int, ...]
+) -> None:
+    """IMPALA always corrects, A2C only older rounds; replayed ones likewise.
+
+    Rounds that are widened by copies learn the same.
+    """
     case = case_of("impala", **LINEAR, **settings)
     t, old = acted(case), acted(case, 2)
     sampled = replayed([old]) if settings else None
     ends = []
     for each in (t, exchanged(t)):
         learner = case.learner()
+        learner._widths = widths
         publish(learner)
         learner.update(fresh(each, sampled=sampled), 0)
         ends.append(learned(learner))
@@ -150,9 +168,11 @@ def test_trpo_measures_divergence_with_the_noise_that_acted() -> None:
     assert_close(*ends, atol=1e-4)
 
 
-@pytest.mark.parametrize("agent", KINDS)
-def test_deviations_are_learned_and_learning_resumes(agent: str) -> None:
-    case = case_of(agent, noisy=KINDS[agent], noisy_sigma=None)
+@pytest.mark.parametrize(("agent", "settings"), NETWORKS)
+def test_deviations_are_learned_and_learning_resumes(
+    agent: str, settings: dict[str, Any]
+) -> None:
+    case = case_of(agent, noisy=KINDS[agent], noisy_sigma=None, **settings)
     with deterministic():
         learner, other = case.learner(), case.learner(seed=2)
         before, weights = learned(learner), publish(learner)

@@ -20,6 +20,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_models import model_bytes
+from xagents_ray.networks.layers import Dense
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.noisy import Noisy, with_noise
 
@@ -244,6 +245,13 @@ def test_noise_is_behind_the_features() -> None:
     own = [layer.name for layer in layout.layers if isinstance(layer, Noisy)]
     assert own == ["dense-1", "dense-2", "dense-4", "dense-5"]
     assert noisy(model="linear.cfg", dueling=True) == ["dense-0", "dense-0-value"]
+
+    class Own(Dense):
+        """Takes no noise, as any kind of a user's."""
+
+    own_layers = tuple(Own(**vars(layer)) for layer in layout_of().layers)
+    with pytest.raises(UserError, match=r"changes dense layers .* network has none"):
+        with_noise(replace(layout_of(), layers=own_layers), "factorised")
 
 
 def test_heads_compute_in_float32() -> None:

@@ -133,9 +133,10 @@ def test_large_means_are_subtracted_exactly() -> None:
 
 
 def test_onnx_has_every_activation() -> None:
+    # First, as the sparsemax of Keras is nearly constant between small numbers.
+    names = sorted(ACTIVATIONS, key=lambda name: (name != "sparsemax", name))
     sections = [
-        f"[dense-{i}]\nunits=16\nactivation={name}"
-        for i, name in enumerate(sorted(ACTIVATIONS))
+        f"[dense-{i}]\nunits=16\nactivation={name}" for i, name in enumerate(names)
     ]
     n = len(sections)
     ends = f"common=1\n[dense-{n}]\noutput=1\n[dense-{n + 1}]\noutput=1\n"

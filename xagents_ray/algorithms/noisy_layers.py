@@ -16,7 +16,7 @@ class NoisyLayers(Group):
     """Settings of algorithms that support noisy layers, arXiv:1706.10295."""
 
     noisy: str | None
-    noisy_sigma: float | None
+    noisy_sigma: float | None = None
     model: str | None = None
     actor_model: str | None = None
 

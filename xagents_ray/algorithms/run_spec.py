@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
+from xagents_ray.core import objects
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
@@ -40,7 +41,8 @@ class RunSpec:
     spec: EnvSpec  # specification of the environments
     layouts: tuple[Layout, ...]  # layouts of the networks; the first one acts
     seed: int  # the user's seed, or a random one
-    # Initial weights of the models, if any; an empty file leaves a model's own.
+    # Initial weights of the models, if any; beside others, an empty file leaves a
+    # model's own.
     weights: tuple[WeightsFile, ...] = ()
     # Contents of the models' Keras files, with their initial weights; None for others.
     networks: tuple[bytes | None, ...] = ()
@@ -75,7 +77,10 @@ class RunSpec:
         return min(math.prod(self.learner_threads), most)
 
     def busy_cores(self, threads: Threads) -> int:
-        """Return the cores that a process with these threads, 0 for all, uses here."""
+        """Return the cores of this machine that a process with these threads occupies.
+
+        A count of 0 stands for all cores.
+        """
         if threads == self.learner_threads:
             return self.learner_cores
         counts = (each or available_cores() for each in threads)
@@ -101,6 +106,17 @@ class RunSpec:
     def layout(self) -> Layout:
         """Layout of the network that acts."""
         return self.layouts[0]
+
+    @property
+    def parts_of_networks(self) -> list[tuple[str, str]]:
+        """Setting and name of each initializer and kind of layer of the user's."""
+        layers = [layer for layout in self.layouts for layer in layout.layers]
+        names = {getattr(layer, "initializer", None) for layer in layers}
+        kinds = set(map(type, layers))
+        return [
+            *(key for key in objects.kept_names("initializer") if key[1] in names),
+            *(k for k in objects.kept_names("layer") if objects.find_kept(*k) in kinds),
+        ]
 
     @property
     def stored_noise_units(self) -> int:

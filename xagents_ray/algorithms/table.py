@@ -19,6 +19,7 @@ from xagents_ray.algorithms import (  # noqa: F401
     trpo,
 )
 from xagents_ray.algorithms.definition import ALGORITHMS, Algorithm
+from xagents_ray.algorithms.noisy_layers import NoisyLayers
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups_of
@@ -171,6 +172,11 @@ def _problem(row: Algorithm) -> str | None:
         return "has rollouts of no length: add policy_gradient.n_steps to its config"
     if not row.models or len({model.name for model in row.models}) < len(row.models):
         return "needs at least one model, each with a name of its own"
+    if NoisyLayers in groups_of(config) and row.models[0].adapt is None:
+        return (
+            "has the setting noisy and a first model that adds no noisy layers: give "
+            "the model adapt=noisy_layers.add_noise"
+        )
     own = {each.name for each in options(row.config)}
     if shared := own.intersection(x.name for g in GROUPS.values() for x in options(g)):
         return f"has a setting {flag(min(shared))}, as every run has: rename it"

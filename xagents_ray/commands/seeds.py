@@ -20,9 +20,9 @@ from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Child, Job, Supervisor
+from xagents_ray.run.learner_access import export_parts, install_parts
 from xagents_ray.run.prepare import prepare_run, replay_bytes
 from xagents_ray.run.request import Request
-from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import TrainingConfig
@@ -86,7 +86,7 @@ def _plan(
     seeds = tuple(dict.fromkeys(config.training.seeds or ()))
     parallel = min(len(seeds), _parallel(run))
     threads = max(1, available_cores() // parallel) if config.placement.local else None
-    definitions = _definitions(config)
+    definitions = _definitions(run)
     settings = {
         seed: _settings(run.algorithm, given, directory, seed) for seed in seeds
     }
@@ -167,17 +167,16 @@ def _ended(given: Mapping[str, Any], path: str | None) -> Result | None:
     return from_summary(summary) if summary.get("completed") and is_same else None
 
 
-def _definitions(config: Config) -> tuple[bytes, ...]:
+def _definitions(run: RunSpec) -> tuple[bytes, ...]:
     """Return the objects passed from Python, pickled for the child processes."""
     from xagents_ray.actors.envs.registry import export_definitions
 
+    config = run.config
+    found = export_parts(run, config.algorithm.objects)
+    found += export_definitions(config.env)
     names = [("callbacks", name) for name in config.run.callbacks or ()]
     try:
-        return *export_definitions(config.env, config.objects), objects.export_objects(
-            names
-        )
-    except UserError:
-        raise
+        return *found, objects.export_objects(names)
     except Exception as error:
         raise UserError(
             f"callbacks can't be sent to the processes of --seeds ({one_line(error)}): "
@@ -211,7 +210,7 @@ def train_seed(
     threads: int | None,
 ) -> Result:
     """Train with one seed in this process; see `train_trial` for the arguments."""
-    objects.install_definitions(definitions)
+    install_parts(definitions)
     request = Request.of(cloudpickle.loads(algorithm), settings)
     watch = ProgressReporter(supervisor, _REPORT_SECONDS)
     return train_request(request, supervisor.signals, watch, threads)

@@ -142,6 +142,11 @@ class CfgModel:
         self.extras = arrays
         return self
 
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Replace the weights; agents start from these, and from no file."""
+        self.weights_path = None
+        super().set_weights(weights)  # type: ignore[misc]
+
     def __reduce__(self) -> Any:
         """Let Keras unpickle it as a plain model, whose class is found by its name."""
         reduced: Any = super().__reduce__()

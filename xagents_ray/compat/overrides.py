@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ class AgentLoop(Hooks):
         self.context: RunContext | None = None
         self.states: npt.NDArray[Any] | None = None
         self._reason: str | None = None
+        self._failure: Exception | None = None  # of the run, within train_step
         self._updates = 0  # in this step
         self._batches: list[Trajectory] = []  # of this rollout, one at most
 
@@ -120,9 +122,10 @@ class AgentLoop(Hooks):
         self,
         read: Callable[[Sequence[str]], Mapping[str, npt.NDArray[Any]]],
         load: Callable[[Mapping[str, npt.NDArray[Any]]], None],
+        named: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        """Keep the functions that access the learner."""
-        self._read, self._load = read, load
+        """Keep the functions for use in the run."""
+        self._read, self._load, self._named = read, load, named
 
     def on_start(self, ctx: RunContext) -> None:
         """Keep the state of the run, and read the weights that it starts from."""
@@ -137,20 +140,35 @@ class AgentLoop(Hooks):
     def step(self, update: Callable[[], str | None]) -> str | None:
         """Run one step of the loop with the agent's methods."""
         self._update, self._updates, self._reason = update, 0, None
-        self._agent.at_step_start()
-        self._agent.train_step()
+        self._call("at_step_start")
+        self._call("train_step")
         if not self._updates:
             raise self._error("train_step", "which does the update")
-        self._agent.at_step_end()
+        self._call("at_step_end")
         self._give_weights()
         return self._reason
+
+    def _call(self, method: str) -> None:
+        """Call a method of the agent; its errors name it, but not those of the run."""
+        with self._named(f"{self.__name__}.{method}"):
+            try:
+                getattr(self._agent, method)()
+            except Exception as error:
+                if error is not self._failure:
+                    raise
+        if self._failure is not None:
+            raise self._failure
 
     def update(self) -> None:
         """Collect and learn once, unless the run is over."""
         self._updates += 1
         if self._reason is None:
             self._give_weights()
-            self._reason = self._update()
+            try:
+                self._reason = self._update()
+            except Exception as error:
+                self._failure = error
+                raise
             self.refresh()
 
     def observations(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.user_code import importing_from_here
 
 _kept: dict[tuple[str, str], Any] = {}
@@ -98,6 +98,25 @@ def export_objects(named: Iterable[tuple[str, str]]) -> bytes:
     chosen = {key: _kept[key] for key in named if key in _kept}
     data: bytes = cloudpickle.dumps(functools.partial(_install, chosen))
     return data
+
+
+def export_each(named: Iterable[tuple[str, str]]) -> tuple[bytes, ...]:
+    """Serialize registered objects one by one; see `export_objects`.
+
+    Raises:
+        UserError: an object can't be serialized; the message names it.
+    """
+    found: list[bytes] = []
+    for setting, name in (key for key in named if key in _kept):
+        try:
+            found.append(export_objects([(setting, name)]))
+        except Exception as error:
+            raise UserError(
+                f"The {setting} {name!r} can't be sent to other processes "
+                f"({one_line(error)}): define it in a module that they can import, or "
+                "create what it holds when it is called."
+            ) from None
+    return tuple(found)
 
 
 def install_objects(definition: bytes) -> None:

@@ -52,15 +52,18 @@ def _log_softmax(x: FloatArray) -> FloatArray:
 
 
 def _sparsemax(x: FloatArray) -> FloatArray:
-    """Return the probabilities float32 [B, n] that are nearest to [B, n] numbers.
+    """Return what Keras calls sparsemax, float32 [B, n].
 
-    The threshold is the largest one that any number of nonzero probabilities gives.
-
-    Source: arXiv:1602.02068, algorithm 1.
+    Its threshold adds up the cumulative sums of all nonzero probabilities, where
+    arXiv:1602.02068, algorithm 1, has the last one: with more than one of them, the
+    result differs from the paper's. Networks have to act as they learn.
     """
-    sums: FloatArray = np.cumsum(np.sort(x, axis=-1)[..., ::-1], axis=-1)
+    falling: FloatArray = np.sort(x, axis=-1)[..., ::-1]
+    sums: FloatArray = np.cumsum(falling, axis=-1)
     counts = np.arange(1, x.shape[-1] + 1, dtype=np.float32)
-    threshold: FloatArray = ((sums - 1) / counts).max(axis=-1, keepdims=True)
+    is_nonzero = falling - (sums - 1) / counts > 0
+    total: FloatArray = np.where(is_nonzero, sums, 0).sum(axis=-1, keepdims=True)
+    threshold = (total - 1) / is_nonzero.sum(axis=-1, keepdims=True, dtype=np.float32)
     y: FloatArray = np.maximum(x - threshold, 0)
     return y
 

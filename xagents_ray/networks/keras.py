@@ -37,7 +37,8 @@ def _initializer(name: str, gain: float, seed: int, redrawn: bool = False) -> An
         return keras.initializers.RandomUniform(-gain, gain, seed)
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
-        **{word: {} for word in ("constant", "identity", "ones", "zeros")},
+        "constant": {"value": 0.0},
+        **{word: {} for word in ("identity", "ones", "zeros")},
     }
     config = special.get(name, {"seed": seed})
     return keras.initializers.get({"class_name": name, "config": config})
@@ -71,7 +72,7 @@ def _user_initializer(
     if not isinstance(made, keras.initializers.Initializer):
         return made
     config = made.get_config()
-    own = config.get("seed", seed)
+    own = config["seed"] if "seed" in config else seed
     if own == seed or not (own is None or redrawn):
         return made
     try:
@@ -84,6 +85,31 @@ def _user_initializer(
             f"({one_line(error)}), which a second network needs: register a class or "
             "a function that takes seed."
         ) from error
+
+
+def check_redrawn(layout: Layout, one: Any, other: Any) -> None:
+    """Raise UserError if an initializer of the user's drew the same for two networks.
+
+    Layers that begin alike may stay so for ever. Kernels of one value are exempt.
+
+    Args:
+        layout: layout of both networks.
+        one: the model that was made first.
+        other: the model that was made second.
+    """
+    first, second = named_weights(one), named_weights(other)
+    for layer in layout.layers:
+        name = getattr(layer, "initializer", None)
+        if name is None or objects.find_kept("initializer", name) is None:
+            continue
+        for key in (key for key in layer.shapes if key.endswith("/kernel")):
+            kernel = first[key].numpy()
+            if np.ptp(kernel) and np.array_equal(kernel, second[key].numpy()):
+                raise UserError(
+                    f"The initializer {name!r} draws the same weights for a second "
+                    "network, which would stay like the first: register a class or a "
+                    "function that takes seed."
+                )
 
 
 def _called(given: Any, **offered: Any) -> Any:

@@ -43,6 +43,8 @@ def as_keras_model(given: Any, name: str) -> Any:
             ends = list(ends) if isinstance(ends, tuple | list) else ends
             given = _model_class(first)(first, ends)
         if type(given).__module__.startswith(_OLD):
+            # TensorFlow left out the version, which the old Keras writes into files.
+            vars(resolve_name(_OLD)).setdefault("__version__", "2")
             with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
                 path = Path(folder, "model.h5")
                 given.save(str(path), include_optimizer=False)

@@ -149,7 +149,7 @@ class WholeModel(LayerWithoutSection):
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
+        return resolve_name("xagents_ray.networks.keras_models:WholeLayer")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Raise UserError, as only Keras can compute the model."""

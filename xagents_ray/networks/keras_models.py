@@ -243,7 +243,7 @@ def saved_model(layout: Layout) -> tuple[Any, dict[str, Any]]:
     return model, dict(zip(whole.shapes, learned.weights, strict=True))
 
 
-class _Whole(keras.layers.Layer):
+class WholeLayer(keras.layers.Layer):
     """A model as one layer that concatenates its outputs."""
 
     def __init__(self, whole: WholeModel) -> None:
@@ -269,11 +269,6 @@ class SlicedOutput(keras.layers.Layer):
         return self._activate(x[:, self._first : self._end])
 
 
-def layer_of(whole: WholeModel) -> Any:
-    """Return a whole model as one Keras layer."""
-    return _Whole(whole)
-
-
 def _joined(outputs: Any) -> Any:
     if isinstance(outputs, dict):
         outputs = list(outputs.values())
@@ -283,15 +278,19 @@ def _joined(outputs: Any) -> Any:
 
 
 def set_threads(within: int, across: int) -> None:
-    """Set TensorFlow's threads, unless it is in use in this process already.
+    """Set TensorFlow's threads, unless the user has, or it is in use already.
 
     Args:
         within: number of threads that share an operation.
         across: number of operations that run at once.
     """
+    threading = tf.config.threading
+    set_within = threading.get_intra_op_parallelism_threads()
+    if set_within or threading.get_inter_op_parallelism_threads():
+        return
     with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(within)
-        tf.config.threading.set_inter_op_parallelism_threads(across)
+        threading.set_intra_op_parallelism_threads(within)
+        threading.set_inter_op_parallelism_threads(across)
 
 
 @functools.lru_cache(maxsize=8)
@@ -313,7 +312,4 @@ def forward_function(
         found, _ = model.stateless_call(learned, others, x, training=False)
         return _joined(found)
 
-    def call(weights: list[FloatArray], x: Array) -> tf.Tensor:
-        return outputs([tf.constant(w) for w in weights], tf.constant(x))
-
-    return call
+    return lambda weights, x: outputs(list(map(tf.constant, weights)), tf.constant(x))

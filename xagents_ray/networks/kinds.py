@@ -67,7 +67,8 @@ def register_initializer(name: str, initializer: Any) -> None:
         initializer: a Keras initializer, or a class or function that makes one, which
             may take `gain` and `seed`, or a function of a shape and a dtype that
             returns the values. Where critics share a file, each one after the first
-            gets another seed than the initializer's own.
+            gets another seed than the initializer's own, and a run is refused if one
+            begins like another, unless all values are the same.
     Raises:
         UserError: the name is another initializer's of Keras, or it can't be called.
     Example:

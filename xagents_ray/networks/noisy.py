@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.layers import Dense, Initializer, Step
@@ -96,6 +97,9 @@ def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout
     The first layer with weights of each branch extracts features and gets no noise,
     unless it is the branch's only one. The noise is FACTORISED or INDEPENDENT; its
     initial deviation `sigma` defaults to the paper's.
+
+    Raises:
+        UserError: no layer can have noise.
     """
     weighted = [i for i, layer in enumerate(layout.layers) if layer.shapes]
     before = {i: _layer_before(layout, i) for i in weighted}
@@ -106,7 +110,13 @@ def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout
         else layer
         for i, layer in enumerate(layout.layers)
     ]
-    return replace(layout, layers=tuple(layers))
+    noisy = replace(layout, layers=tuple(layers))
+    if not noisy.noise_units:
+        raise UserError(
+            f"--noisy {noise} changes dense layers that follow another layer, and this "
+            "network has none: add a [dense-N] section, or leave it out."
+        )
+    return noisy
 
 
 def _layer_before(layout: Layout, index: int) -> int:

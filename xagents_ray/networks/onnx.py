@@ -116,17 +116,32 @@ def _sparse_plus(graph: OnnxGraph, x: str) -> str:
 
 
 def _sparsemax(graph: OnnxGraph, x: str) -> str:
-    """Add `activations._sparsemax`, which compares all numbers in place of sorting."""
-    last = np.array([-1])
-    one = graph.add("Unsqueeze", x, last)
+    """Add `activations._sparsemax`, which compares all numbers in place of sorting.
+
+    Equal numbers follow each other in the cumulative sums, so on average each of `m`
+    adds half of `m + 1` times itself.
+    """
+    last, one = np.array([-1]), np.float32(1)
+    this = graph.add("Unsqueeze", x, last)
     other = graph.add("Unsqueeze", x, np.array([-2]))
-    larger = graph.cast(graph.add("GreaterOrEqual", other, one), np.float32)
-    products = graph.add("Mul", larger, other)
-    sums, counts = (
-        graph.add("ReduceSum", each, last, keepdims=0) for each in (products, larger)
+    larger, equal = (
+        graph.cast(graph.add(compare, other, this), np.float32)
+        for compare in ("Greater", "Equal")
     )
-    candidates = graph.add("Div", graph.add("Sub", sums, np.float32(1)), counts)
-    threshold = graph.add("ReduceMax", candidates, axes=[-1], keepdims=1)
+    products = graph.add("Mul", larger, other)
+    above, count, equals = (
+        graph.add("ReduceSum", each, last, keepdims=0)
+        for each in (products, larger, equal)
+    )
+    own = graph.add("Mul", x, _halved(graph, graph.add("Add", equals, one)))
+    sums = graph.add("Add", above, own)
+    gap = graph.add("Sub", graph.add("Mul", x, count), above)
+    is_nonzero = graph.cast(graph.add("Greater", gap, np.float32(-1)), np.float32)
+    total, nonzero = (
+        graph.add("ReduceSum", each, last, keepdims=1)
+        for each in (graph.add("Mul", is_nonzero, sums), is_nonzero)
+    )
+    threshold = graph.add("Div", graph.add("Sub", total, one), nonzero)
     return graph.add("Relu", graph.add("Sub", x, threshold))
 
 

@@ -4,11 +4,14 @@ Higher packages use `learners/` only through this module and `weights_formats`. 
 first call imports TensorFlow, which takes seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import cloudpickle
+
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core import objects
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
 from xagents_ray.storage.weights import is_empty
@@ -22,9 +25,42 @@ def load_tensorflow() -> Any:
     return import_module("xagents_ray.learners.runtime")
 
 
+_TENSORFLOW: bytes = cloudpickle.dumps(load_tensorflow)
+"""Definition that stands before those of what networks are made of."""
+
+
 def learner_gpus() -> list[str]:
     """Return the names of the GPUs on which a learner would run."""
     return list(load_tensorflow().usable_gpus())
+
+
+def export_parts(
+    run: RunSpec, more: Iterable[tuple[str, str]] = ()
+) -> tuple[bytes, ...]:
+    """Return definitions of what a run's networks are made of, for `install_parts`.
+
+    Where there are any, the first one imports TensorFlow, as the others may import
+    Keras.
+
+    Args:
+        run: the run.
+        more: setting and name of further registered objects.
+    Raises:
+        UserError: an object can't be serialized; the message names it.
+    """
+    found = objects.export_each([*run.parts_of_networks, *more])
+    return (_TENSORFLOW, *found) if found else ()
+
+
+def install_parts(definitions: Sequence[bytes]) -> None:
+    """Register what another process exported, after TensorFlow if it is needed.
+
+    Raises:
+        UserError: a module is missing or different in this process.
+    """
+    if _TENSORFLOW in definitions:
+        load_tensorflow()
+    objects.install_definitions(definitions)
 
 
 def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
@@ -36,8 +72,9 @@ def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
     """
     learner = import_module(LEARNERS).build_learner(run)
     row, notes = run.algorithm, list[str]()
+    has_arrays = not all(map(is_empty, run.weights))
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
-        if is_empty(file):
+        if has_arrays and is_empty(file):
             continue
         extras = row.extras(model, run.config.algorithm, run.spec)
         arrays, more = weights_formats.decode_weights(file, layout, extras)

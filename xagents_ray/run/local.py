@@ -1,5 +1,6 @@
 """The in-process driver of `--local`, without Ray."""
 
+import functools
 import math
 import sys
 import time
@@ -47,6 +48,10 @@ _T = TypeVar("_T")
 
 _LATER = 10
 """Factor from the env steps of an evaluation that didn't end to those of the next."""
+_THREADS_KEPT = (
+    "--learner-threads has no effect here: TensorFlow is in use in this process "
+    "already, on {}; call the functions of tf.config.threading before its first network"
+)
 _SHORT_SECONDS = 0.1
 """Shorter phases may delay a signal: another thread for them would cost 0.2 ms."""
 
@@ -73,15 +78,13 @@ class LocalDriver:
         self.learner_threads = run.busy_cores(threads := tensorflow.threads())
         if run.config.placement.learner_threads and threads != run.learner_threads:
             cores = pluralize(self.learner_threads, "core")
-            self.notes.append(
-                "--learner-threads has no effect here: TensorFlow is in use in this "
-                f"process already, on {cores}"
-            )
+            self.notes.append(_THREADS_KEPT.format(cores))
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         if hooks is not None:
             self._actor = HookedActor(self._actor, hooks, str(run.config.env.env))
-            hooks.attach(self._read, self._load)
+            named = functools.partial(errors_name_line, flag="")
+            hooks.attach(self._read, self._load, named)
         self._replay: Replay | None = None
         self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0

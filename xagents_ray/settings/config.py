@@ -1,11 +1,9 @@
 """All settings of a run, by group."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from xagents_ray.core import objects
 from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
@@ -29,12 +27,6 @@ class Config:
     display: DisplayConfig = field(default_factory=DisplayConfig)
     pipeline: PipelineConfig = field(default_factory=PipelineConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
-
-    @property
-    def objects(self) -> list[tuple[str, str]]:
-        """Setting and name of each object from Python, except for environments."""
-        kept = (objects.kept_names(each) for each in ("layer", "initializer"))
-        return [*self.algorithm.objects, *itertools.chain(*kept)]
 
     def groups(self) -> dict[str, dict[str, Any]]:
         """Return all settings by group and name."""

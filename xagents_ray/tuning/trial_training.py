@@ -11,9 +11,9 @@ import cloudpickle
 import psutil
 
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.core.objects import install_definitions
 from xagents_ray.run.child import Outcome, Report, Supervisor
 from xagents_ray.run.driver import StartDriver
+from xagents_ray.run.learner_access import install_parts
 from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
 from xagents_ray.tuning.plan import train_command
@@ -89,13 +89,14 @@ def train_trial(
         algorithm: the pickled algorithm, which a script may define.
         settings: settings of the run by flat name.
         threads: cores that the training may use.
-        definitions: definitions of environments that the process lacks.
+        definitions: definitions of environments and networks' parts that the process
+            lacks.
         points: env steps at which the mean reward is compared, in order.
         start: function that starts the driver.
     """
     reporter = ProgressReporter(supervisor, _REPORT_SECONDS, points)
     try:
-        install_definitions(definitions)
+        install_parts(definitions)
         row: Algorithm = cloudpickle.loads(algorithm)
         config = Config.of(row.config, settings)
         sys.argv = train_command(row, settings)  # recorded in the run's directory

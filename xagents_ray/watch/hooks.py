@@ -1,6 +1,7 @@
 """Callbacks that take part in the loop of a run in this process."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from xagents_ray.core.trajectory import Array, Trajectory
@@ -33,14 +34,17 @@ class Hooks(Callback):
         self,
         read: Callable[[Sequence[str]], Mapping[str, Array]],
         load: Callable[[Mapping[str, Array]], None],
+        named: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        """Called before the run with functions that access the learner.
+        """Called before the run with functions for use in it.
 
         Args:
             read: function of the names of models that returns a copy of their arrays in
                 the learner, `policy/dense-0/kernel`.
             load: function that replaces arrays of the learner; the run acts with them
                 then. Target networks stay as they are.
+            named: function of the name of a user's function that returns a context in
+                which an error in it becomes one sentence.
         """
 
     def step(self, update: Callable[[], str | None]) -> str | None:

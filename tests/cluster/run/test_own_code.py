@@ -28,6 +28,10 @@ def notebook(defined: str, program: str, address: str) -> str:
 
 
 ALGORITHM = """
+import threading
+from xagents_ray.extend import register_initializer
+
+register_initializer("odd", threading.Lock().acquire)  # no network here uses it
 settings = {"env": "CartPole-v1", "model": "own.cfg", "quiet": True, "n_envs": 2}
 settings |= {"buffer_max_size": 500, "buffer_initial_size": 50, "seed": 1}
 for where in ({"local": True}, {"address": "ADDRESS", "n_actors": 1}):
@@ -58,6 +62,7 @@ def test_an_algorithm_learns_acts_and_is_tuned(cluster: str) -> None:
 
 
 NETWORKS = """
+import os, pathlib
 import numpy as np
 import xagents_ray
 from xagents_ray.extend import named_weights, newest_arrays
@@ -74,9 +79,17 @@ def train(name, **own):
 print(train("known", model=known, optimizer=adam, lr_decay=True, local=True) > 0)
 print(train("unknown", model=unknown, **on_ray) > 0)
 
+SEEN = pathlib.Path("seen").absolute()
+SEEN.mkdir()
+
 class Tiny(keras.initializers.RandomNormal):
     def __init__(self, seed):
         super().__init__(0.0, 1e-6, seed)
+
+    def __call__(self, shape, dtype=None, **more):
+        drawn = super().__call__(shape, dtype, **more)
+        (SEEN / f"{os.getpid()}").write_text(f"{np.abs(drawn).max()}")
+        return drawn
 
 ModelReader.initializers["tiny"] = Tiny
 with open("tiny.cfg", "w") as file:
@@ -87,6 +100,8 @@ before = given.get_weights()
 agent = xagents_ray.A2C(create_envs("CartPole-v1", 2, preprocess=False), given,
                         lr=0.01, quiet=True, **on_ray)
 directory = agent.fit(max_steps=60).directory
+drawn = [float(file.read_text()) for file in SEEN.iterdir()]
+print(len(drawn) == 2 and 0 < max(drawn) < 1e-4)  # here and by the learner
 newest = newest_arrays(directory)
 print(all(np.array_equal(x, newest[f"policy/{name}"])
           for name, x in named_weights(given).items()))
@@ -111,7 +126,7 @@ def test_networks_act_learn_and_resume(cluster: str) -> None:
     The learner has an initializer of this script, and its weights come back.
     """
     done = script(NETWORKS, cluster, "script_networks.py")
-    expected = "True\n" * 3 + "False\nTrue\n"
+    expected = "True\n" * 4 + "False\nTrue\n"
     assert done.stdout == expected + "(2, 2)\n{'complete': 1}\n", done.stderr
     trace = done.stderr.split("RemoteTraceback: \n")[1].splitlines()
     assert trace[1].endswith('script.py", line 36, in failing')

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import cloudpickle
 import pytest
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run import placement, services
 from xagents_ray.cluster.run.placement import (
@@ -20,6 +22,7 @@ from xagents_ray.cluster.run.placement import (
 )
 from xagents_ray.core import objects
 from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.run.learner_access import load_tensorflow
 from xagents_ray.settings.config import Config
 
 
@@ -167,15 +170,17 @@ def test_initializers_that_a_learner_is_sent(monkeypatch: pytest.MonkeyPatch) ->
     kept = {("initializer", "odd"): Lock().acquire, ("initializer", "own"): print}
     monkeypatch.setattr(objects, "_kept", kept)
     layers = [SimpleNamespace(initializer="own"), SimpleNamespace()]
-    run: Any = SimpleNamespace(layouts=[SimpleNamespace(layers=layers)])
-    (sent,) = placement._initializers(run)
+    layout, nothing = cast("Any", SimpleNamespace(layers=layers)), cast("Any", None)
+    run = RunSpec(nothing, nothing, nothing, (layout,), 0)
+    first, sent = placement.export_parts(run)
+    assert cloudpickle.loads(first) is load_tensorflow
     kept.clear()
     objects.install_objects(sent)
     assert kept == {("initializer", "own"): print}
     kept["initializer", "odd"] = Lock().acquire
     layers[0].initializer = "odd"
-    with pytest.raises(UserError, match="An initializer can't be sent to the learner"):
-        placement._initializers(run)
+    with pytest.raises(UserError, match="The initializer 'odd' can't be sent to other"):
+        placement.export_parts(run)
 
 
 def test_a_learner_has_tensorflow_before_initializers_import_it(
