@@ -154,7 +154,7 @@ def test_trpo_measures_divergence_with_the_noise_that_acted() -> None:
 def test_deviations_are_learned_and_learning_resumes(agent: str) -> None:
     case = case_of(agent, noisy=KINDS[agent], noisy_sigma=None)
     with deterministic():
-        learner, other = case.learner(), case.learner(seed=2)
+        learner, other = case.learner(), case.learner()
         before, weights = learned(learner), publish(learner)
         batches = [fresh(trajectory(case, weights, 8, ENVS, i)) for i in (1, 2)]
         assert_same(*resumed_states(learner, other, *batches))
