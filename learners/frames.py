@@ -29,7 +29,7 @@ def rollout_inputs(
 def with_network_noise(
     inputs: tf.Tensor, noise: tf.Tensor | None, rows: tf.Tensor | None = None
 ) -> Any:
-    """Return a network's input: each row's with its environment's noise, if any.
+    """Return the inputs, paired with each row's noise if the network has noise.
 
     Args:
         inputs: float32 [N, *input_shape].

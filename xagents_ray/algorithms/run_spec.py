@@ -75,7 +75,10 @@ class RunSpec:
         return min(math.prod(self.learner_threads), most)
 
     def busy_cores(self, threads: Threads) -> int:
-        """Return the cores that a process with these threads, 0 for all, uses here."""
+        """Return the cores of this machine that a process with these threads occupies.
+
+        A count of 0 stands for all cores.
+        """
         if threads == self.learner_threads:
             return self.learner_cores
         counts = (each or available_cores() for each in threads)

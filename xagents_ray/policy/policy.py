@@ -120,7 +120,8 @@ class Policy:
             episode_start: bool [B], which observations begin an episode; their state
                 is reset.
             deterministic: whether to take the most likely actions instead of sampling
-                them as in training, with `--epsilon-end` for epsilon-greedy agents. See
+                them as in training, with `--epsilon-end` for epsilon-greedy agents, but
+                without noise on weights that lasts for a rollout. See
                 `set_random_seed`.
         Returns:
             One action for one observation, a NumPy integer or an array; else a batch
