@@ -1,7 +1,6 @@
 """Rewards of goals that are computed from the `info` of a step."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from xagents_ray.actors.envs.step_info import InfoCoder, find_fields
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
-
-SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def config_of(name: str, **settings: Any) -> Config:
@@ -166,19 +163,19 @@ def test_an_own_loop_passes_the_info() -> None:
     agent.close()
 
 
+@pytest.mark.usefixtures("workers_import_support")
 @pytest.mark.parametrize(
-    ("name", "where"), [("Costly", "local"), ("Listed", "local"), ("Listed", "ray")]
+    ("name", "placed"),
+    [
+        ("Costly", {"local": True}),
+        ("Listed", {"local": True}),
+        ("Listed", {"n_actors": 2, "replay_shards": 2, "prioritized": True}),
+    ],
+    ids=["Costly-local", "Listed-local", "Listed-ray"],
 )
 def test_runs(
-    name: str,
-    where: str,
-    train: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, placed: dict[str, Any], train: Callable[..., dict[str, Any]]
 ) -> None:
-    placed: dict[str, Any] = {"local": True}
-    if where == "ray":
-        monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-        placed = {"n_actors": 2, "replay_shards": 2, "prioritized": True}
     result = train(
         "ddpg",
         env=f"paying_envs:{name}",
