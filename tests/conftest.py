@@ -109,6 +109,12 @@ def short_atari() -> Iterator[None]:
 
 
 @pytest.fixture
+def workers_import_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes of a Ray that a test starts import the modules of support."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
+
+
+@pytest.fixture
 def signals() -> Signals:
     """Return signals that no handler of a run takes."""
     made = Signals()

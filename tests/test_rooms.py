@@ -233,7 +233,8 @@ def test_who_may_import_a_framework() -> None:
     files = tuple(f"{name.replace('.', '/')}.py" for name in KERAS)
     found = offenders("xagents_ray", *FRAMEWORKS)
     assert found and all(each.startswith(files) for each in found)
-    assert offenders("xagents_ray", *KERAS) == []
+    others = offenders("xagents_ray", *KERAS)  # these may import each other
+    assert [each for each in others if not each.startswith(files)] == []
     assert offenders("actors", *FRAMEWORKS, *KERAS) == []
     assert offenders("learners", "ray") == []
 

@@ -1,12 +1,11 @@
 """Rewards of goals that are computed from the `info` of a step."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from paying_envs import Costly, Listed
+from paying_envs import Costly
 
 import xagents_ray
 from xagents_ray.actors.envs import goals, make
@@ -14,8 +13,6 @@ from xagents_ray.actors.envs.step_info import InfoCoder, find_fields
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
-
-SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def config_of(name: str, **settings: Any) -> Config:
@@ -141,17 +138,16 @@ def test_what_is_read_late_is_no_default(read: Callable[[Any], Any]) -> None:
         read(info)
 
 
-@pytest.mark.parametrize("env", [Costly, Listed])
-def test_an_own_loop_passes_the_info(env: type) -> None:
+def test_an_own_loop_passes_the_info() -> None:
     agent = xagents_ray.Agent(
         "ddpg",
-        env=env,
+        env=Costly,
         her="future",
         n_step=2,
         buffer_initial_size=20,
         buffer_batch_size=16,
     )
-    stepped, metrics = env(), {}
+    stepped, metrics = Costly(), {}
     observation, info = stepped.reset(seed=1)
     for _ in range(60):
         action = agent.act(observation)
@@ -167,18 +163,19 @@ def test_an_own_loop_passes_the_info(env: type) -> None:
     agent.close()
 
 
-@pytest.mark.parametrize("name", ["Costly", "Listed"])
-@pytest.mark.parametrize("where", ["local", "ray"])
+@pytest.mark.usefixtures("workers_import_support")
+@pytest.mark.parametrize(
+    ("name", "placed"),
+    [
+        ("Costly", {"local": True}),
+        ("Listed", {"local": True}),
+        ("Listed", {"n_actors": 2, "replay_shards": 2, "prioritized": True}),
+    ],
+    ids=["Costly-local", "Listed-local", "Listed-ray"],
+)
 def test_runs(
-    name: str,
-    where: str,
-    train: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, placed: dict[str, Any], train: Callable[..., dict[str, Any]]
 ) -> None:
-    placed: dict[str, Any] = {"local": True}
-    if where == "ray":
-        monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-        placed = {"n_actors": 2, "replay_shards": 2, "prioritized": True}
     result = train(
         "ddpg",
         env=f"paying_envs:{name}",

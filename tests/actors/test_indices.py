@@ -20,26 +20,20 @@ from xagents_ray.run.film import film
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.utils.common import create_envs
 
-SUPPORT = Path(__file__).parents[1] / "support"
-
 
 def numbered(folder: Path, **settings: Any) -> dict[str, Any]:
     kwargs = (f'folder="{folder}"',)
     return {"env": "numbered_envs:Numbered", "env_kwargs": kwargs, **settings}
 
 
+@pytest.mark.usefixtures("workers_import_support")
 @pytest.mark.parametrize("where", ["local", "ray"])
 def test_a_run_repeats_no_index(
-    where: str,
-    tmp_path: Path,
-    train: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    where: str, tmp_path: Path, train: Callable[..., dict[str, Any]]
 ) -> None:
     """Training has 0 and 1, evaluations 2 and 3, and rewards of goals those from 5."""
-    placed: dict[str, Any] = {"local": True}
-    if where == "ray":
-        monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-        placed = {"n_actors": 2, "replay_shards": 2}
+    is_local = where == "local"
+    placed = {"local": True} if is_local else {"n_actors": 2, "replay_shards": 2}
     train(
         "ddpg",
         **numbered(tmp_path, n_envs=2, her="future", max_steps=200, eval_every=50),
@@ -47,9 +41,9 @@ def test_a_run_repeats_no_index(
         eval_episodes=2,
         **placed,
     )
-    rewards = [5, 6] if where == "ray" else [5]
+    rewards = [5] if is_local else [5, 6]
     assert indices(tmp_path) == [0, 1, 2, 3, *rewards]
-    if where == "local":  # Ray ends processes
+    if is_local:  # Ray ends processes
         assert indices(tmp_path, "open") == []
 
 

@@ -26,7 +26,6 @@ BOTH = (
     "gymnasium.wrappers:NormalizeReward",
 )
 HERE = "test_wrapper_statistics"
-SUPPORT = Path(__file__).parents[1] / "support"
 EVALUATED = {"eval_every": 200, "eval_episodes": 2}
 
 
@@ -206,6 +205,7 @@ def mean_of(policy: xagents_ray.Policy) -> Any:
     return policy.make_env().get_wrapper_attr("obs_rms").mean
 
 
+@pytest.mark.usefixtures("workers_import_support")
 @pytest.mark.parametrize(
     ("agent", "settings"),
     [
@@ -216,12 +216,8 @@ def mean_of(policy: xagents_ray.Policy) -> Any:
     ],
 )
 def test_runs_keep_them(
-    agent: str,
-    settings: dict[str, Any],
-    train: Callable[..., dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    agent: str, settings: dict[str, Any], train: Callable[..., dict[str, Any]]
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     given = {"env": "far_envs:Far", "wrappers": BOTH}
     result = train(agent, max_steps=640, **given, **settings)
     policy = xagents_ray.load(result["directory"])

@@ -174,7 +174,7 @@ def test_deviations_are_learned_and_learning_resumes(
 ) -> None:
     case = case_of(agent, noisy=KINDS[agent], noisy_sigma=None, **settings)
     with deterministic():
-        learner, other = case.learner(), case.learner(seed=2)
+        learner, other = case.learner(), case.learner()
         before, weights = learned(learner), publish(learner)
         batches = [fresh(trajectory(case, weights, 8, ENVS, i)) for i in (1, 2)]
         assert_same(*resumed_states(learner, other, *batches))

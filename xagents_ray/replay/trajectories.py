@@ -54,8 +54,8 @@ class TrajectoryReplay(Replay):
         names = [*required_fields(Trajectory), behavior]
         for name in names + [NETWORK_NOISE] * (noise_units > 0):
             dtype, shape = types[name]
-            rows = longest + (spec.stack if name in FRAME_FIELDS else 0)
-            rows = 1 if name == NETWORK_NOISE else rows
+            before = spec.stack if name in FRAME_FIELDS else 0
+            rows = 1 if name == NETWORK_NOISE else before + longest
             self._stored[name] = np.zeros((slots, rows, n_envs, *shape), dtype)
         self._observations = self._stored["observations"]
         self._inserted = np.zeros(n_envs, np.int64)

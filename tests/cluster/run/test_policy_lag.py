@@ -94,11 +94,9 @@ def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_free_actors_fill_a_replay_as_fast_as_rounds_do(
-    train: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("workers_import_support")
+def test_free_actors_fill_a_replay_as_fast_as_rounds_do(train: Train) -> None:
     """Sixteen actors with four environments each, which take 10 ms a step."""
-    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     work = {"n_envs": 64, "n_actors": 16, "max_steps": 64 * 16 * 30, "seed": 1}
     settings = {**AGENTS["dqn"], **work, "env": "failing_envs:slow"}
     settings |= {"train_frequency": 32, "vectorization": "sync"}
