@@ -123,14 +123,11 @@ def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
     header = tensor_bundle_pb2.BundleHeaderProto.FromString(entries[0][1])
     if entries[0][0] or header.num_shards != 1 or header.endianness != header.LITTLE:
         raise ValueError("not a checkpoint's header")
-    found = {
-        key.decode(): size
-        for key, value in entries[1:]
-        if (size := _float_tensor_size(value, data_size)) is not None
-    }
-    if sum(found.values()) > data_size:
+    sizes = {k.decode(): _float_tensor_size(v, data_size) for k, v in entries[1:]}
+    floats = {key: size for key, size in sizes.items() if size is not None}
+    if sum(floats.values()) > data_size:
         raise ValueError("tensors that share bytes")
-    return list(found)
+    return list(floats)
 
 
 def _float_tensor_size(value: bytes, data_size: int) -> int | None:
