@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import xagents_ray
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -389,15 +390,20 @@ def test_files_with_code_are_refused() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_functional", [True, False])
-def test_files_of_old_keras(is_functional: bool) -> None:
+def test_files_of_old_keras(
+    is_functional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their configs don't say from which modules the layers are."""
+    import tensorflow.python.keras as package
     from tensorflow.python.keras import layers as old
     from tensorflow.python.keras import models
 
+    # It is written into files, although TensorFlow left it out.
+    monkeypatch.setitem(vars(package), "__version__", "2")
+    tf.random.set_seed(1)  # other tests may have asked for reproducible operations
     given = old.Input((4,))
     x = old.PReLU()(old.Dense(8, "tanh", trainable=False)(given))
-    inner = models.Sequential([old.Dense(8, input_shape=(8,)), old.Dense(3)])
-    x = inner(x)
+    x = old.Dense(3)(old.Dense(8)(x))
     model = models.Model(given, [old.Dense(2)(x), old.Dense(1)(x)])
     agent = "a2c"
     if not is_functional:

@@ -154,9 +154,12 @@ def test_whole_numbers_as_they_are_typed(text: str, value: int) -> None:
             option.parse(wrong)
 
 
-def test_huge_numbers_are_numbers() -> None:
-    """More digits than a float holds."""
-    assert TrainingConfig(max_steps=10**400).max_steps == 10**400
+def test_huge_numbers_are_refused() -> None:
+    """More digits than an int64 of TensorFlow holds, or a float."""
+    assert TrainingConfig(max_steps=10**18).max_steps == 10**18
+    for value in (2**63, 10**400, 10**5_000):
+        with pytest.raises(UserError, match="takes a whole number, got "):
+            TrainingConfig(max_steps=value)
 
 
 @pytest.mark.parametrize(("config", "option"), OPTIONS)

@@ -168,7 +168,8 @@ def message(path: Path | str) -> str:
     with pytest.raises(UserError) as caught:
         read_file(str(path))
     text = str(caught.value)
-    assert text.startswith(str(path).removesuffix(".index"))
+    shown = str(path).removesuffix(".index").replace("\0", r"\x00")
+    assert text.startswith(shown)
     assert "\n" not in text
     return text
 

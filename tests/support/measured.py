@@ -17,6 +17,7 @@ from xagents_ray.core.errors import UserError
 
 _SECONDS = 60
 _MOST_MEMORY = 4 << 30
+_LOOP_SECONDS = 0.08
 
 
 class Measured(NamedTuple):
@@ -26,6 +27,17 @@ class Measured(NamedTuple):
     said: str  # standard error, or the error's message
     seconds: float  # of CPU, of its children too
     memory: int  # bytes beyond what the process had before
+
+
+def slowness() -> float:
+    """Return how many times longer a loop takes here than where bounds were set."""
+    times = []
+    for _ in range(3):
+        begun = time.process_time()
+        for _ in range(3_000_000):
+            pass
+        times.append(time.process_time() - begun)
+    return max(1.0, min(times) / _LOOP_SECONDS)
 
 
 def measured(call: Callable[[], int | None]) -> Measured:

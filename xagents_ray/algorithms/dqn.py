@@ -11,7 +11,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.heads import with_atoms, with_expectations, with_streams
-from xagents_ray.networks.layout import Layout, check_memory
+from xagents_ray.networks.layout import Layout, check_parameters
 from xagents_ray.networks.noisy import with_noise
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -179,7 +179,7 @@ def add_dqn_layers(layout: Layout, config: DQNConfig) -> Layout:
     if config.dueling:
         layout = with_streams(layout, atoms)
     name = config.model or "The default network"
-    check_memory(layout, name, "fewer units or atoms")
+    check_parameters(layout, name, "fewer units or atoms")
     if config.distributional:
         layout = with_expectations(layout, config.support)
     return layout

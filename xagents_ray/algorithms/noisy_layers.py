@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
-from xagents_ray.networks.layout import Layout, check_memory
+from xagents_ray.networks.layout import Layout, check_parameters
 from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
 from xagents_ray.settings.algorithm import AlgorithmConfig, Group
 from xagents_ray.settings.options import option, positive, shared
@@ -69,5 +69,5 @@ def add_noise(layout: Layout, config: AlgorithmConfig) -> Layout:
             "a .cfg file, or leave it out."
         )
     layout = with_noise(layout, group.noisy, group.noisy_sigma)
-    check_memory(layout, file or "The default network")
+    check_parameters(layout, file or "The default network")
     return layout

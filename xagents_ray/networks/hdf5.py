@@ -25,6 +25,8 @@ def text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 def visit(name, item):
     global room
+    if len(name) > 1_000:  # walking down thousands of groups would take seconds
+        raise ValueError(name)
     if isinstance(item, h5py.Dataset):
         offset = item.id.get_offset()
         if item.dtype.kind not in "biuf" or offset is None:

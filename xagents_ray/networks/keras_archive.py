@@ -77,7 +77,7 @@ def read_archive(file: bytes) -> KerasArchive:
         return KerasArchive(config, archive.getinfo(_WEIGHTS).file_size)
 
 
-def read_weights(file: bytes) -> bytes:
+def weights_file(file: bytes) -> bytes:
     """Return the part of a `.keras` file with the weights, an HDF5 file.
 
     The config is not read.
@@ -198,7 +198,7 @@ def check_size(name: str, shapes: Iterable[tuple[int, ...]], nbytes: int) -> Non
 
 
 @functools.lru_cache(maxsize=4)
-def check_weights(file: bytes) -> None:
+def check_stored_weights(file: bytes) -> None:
     """Check that the weights in a `.keras` file are finite numbers of bounded size.
 
     A child process reads them. A result is cached, as each process reads a file often.
@@ -206,10 +206,10 @@ def check_weights(file: bytes) -> None:
     Raises:
         Exception: any type, if they are damaged, or larger than the file.
     """
-    check_finite(read_hdf5(read_weights(file)).arrays)
+    check_all_finite(read_hdf5(weights_file(file)).arrays)
 
 
-def check_finite(arrays: Mapping[str, Array]) -> None:
+def check_all_finite(arrays: Mapping[str, Array]) -> None:
     """Raise ValueError if an array has a number that is NaN or infinite."""
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("it has weights that are not finite")

@@ -158,7 +158,7 @@ def keras_file_of_h5(name: str, content: bytes) -> bytes:
 def _model_of_h5(name: str, content: bytes) -> Any:
     """Return the model in an `.h5` file, of which Keras reads the config alone."""
     file = read_hdf5(content, with_texts=True)
-    keras_archive.check_finite(file.arrays)
+    keras_archive.check_all_finite(file.arrays)
     text = "".join(file.names("", "model_config"))
     if not text:
         raise ValueError("it has no model")

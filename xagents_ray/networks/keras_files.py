@@ -89,7 +89,7 @@ def read_keras_layers(
             # Own classes may make weights in ways that can't be counted.
             largest = nbytes if keras_archive.check_classes(name, config) else None
             if is_complete():  # else nothing can read them
-                keras_archive.check_weights(file)
+                keras_archive.check_stored_weights(file)
         network = translated_model(config, scale)
     except UserError:
         raise

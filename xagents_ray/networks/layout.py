@@ -175,7 +175,7 @@ def _laid_out(
             source = common
     layout = Layout(tuple(layers), tuple(ends), input_shape, scale)
     _check_outputs(path, layout, len(outputs))
-    check_memory(layout, str(path))
+    check_parameters(layout, str(path))
     return layout
 
 
@@ -195,7 +195,7 @@ def _check_outputs(path: Path, layout: Layout, count: int) -> None:
             )
 
 
-def check_memory(layout: Layout, name: str, remedy: str = "fewer units") -> None:
+def check_parameters(layout: Layout, name: str, remedy: str = "fewer units") -> None:
     """Raise UserError if this machine's memory can't hold what learning needs.
 
     Args:

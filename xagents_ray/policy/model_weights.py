@@ -77,7 +77,7 @@ def _hdf5_files(path: Path) -> Iterator[bytes]:
     if path.suffix in (".h5", ".hdf5"):
         yield read_regular(path)
     elif path.suffix == ".keras":
-        yield keras_archive.read_weights(read_regular(path))
+        yield keras_archive.weights_file(read_regular(path))
     elif path.suffix == ".json":
         index = parse_json(read_bounded(path, _LARGEST_INDEX))
         names = {path.name.replace(".weights.json", "_00000.weights.h5")}

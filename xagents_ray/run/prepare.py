@@ -64,6 +64,9 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
     directory, path = locate_run("--resume", given["resume"], run_dir, agent)
+    names = [each.name for each in options(RunConfig) if each.new_run]
+    new: dict[str, Any] = {name: given.get(name) for name in names}
+    RunConfig(resume=given["resume"], **new)
     own_agent, stored = directory.settings()
     if own_agent != agent:
         raise UserError(
@@ -76,18 +79,16 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     for name, value in given.items():
         if name in own and objects.find_kept("network", value) is not None:
             continue  # built by the same code, it fits the checkpoint
-        if name not in _FREE and stored.get(name) != value:
-            was = f"{stored.get(name)!s:.80}"
+        if name not in _FREE and (was := stored.get(name)) != value:
             raise UserError(
-                f"{flag(name)} is {was} in {directory.path} and can't "
+                f"{flag(name)} is {was!s:.80} in {directory.path} and can't "
                 "change on --resume: leave it out, or begin a new run with --weights."
             )
     with locked_directory(directory.path):
         checkpoint = load_checkpoint(path or _newest(directory), "use --resume")
     _check_written(directory, config, stored, given)
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
-    unset = {each.name: None for each in options(RunConfig) if each.new_run}
-    return resumed, {**_placed(config, stored, given), **unset, **given}
+    return resumed, {**_placed(config, stored, given), **new, **given}
 
 
 def _check_written(
@@ -158,10 +159,9 @@ def _same_content(given: Any, stored: Any) -> bool:
 
 def _newest(directory: RunDirectory) -> Path:
     """Return a run's newest checkpoint; UserError if it has none."""
-    found = all_checkpoints(directory.checkpoints)
-    if not found:
-        raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
-    return found[0]
+    for found in all_checkpoints(directory.checkpoints):
+        return found
+    raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
 
 
 def _placed(

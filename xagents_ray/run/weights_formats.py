@@ -5,7 +5,7 @@ from pkgutil import resolve_name
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, WeightsFile
-from xagents_ray.networks.keras_archive import read_weights
+from xagents_ray.networks.keras_archive import weights_file
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.storage import weights
@@ -106,6 +106,6 @@ def _in_model(file: WeightsFile) -> WeightsFile:
         UserError: the file is damaged.
     """
     try:
-        return file._replace(files={"": read_weights(file.files[""])})
+        return file._replace(files={"": weights_file(file.files[""])})
     except Exception as error:  # zipfile and zlib raise anything
         raise weights.damaged_weights(file.path) from error

@@ -236,10 +236,8 @@ def options(config: type) -> Iterator[Option]:
             hint = next(t for t in hint.__args__ if t is not type(None))
         many = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if many else hint
-        facts = vars(field.metadata["facts"])
-        yield Option(
-            name=field.name, type=kind, default=field.default, many=many, **facts
-        )
+        facts = vars(field.metadata["facts"]) | {"type": kind, "many": many}
+        yield Option(name=field.name, default=field.default, **facts)
 
 
 def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
