@@ -25,8 +25,8 @@ from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, WeightsFile
+from xagents_ray.run.checkpoint_facts import actor_states, count_unfinished
 from xagents_ray.run.driver import Snapshot
-from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0

@@ -6,6 +6,7 @@ missing in its row.
 
 import io
 import json
+import os
 import shutil
 import struct
 import warnings
@@ -211,6 +212,13 @@ def endless(name: str, *flags: str) -> Call:
     return command(*EVALUATE, *flags, name)
 
 
+def piped(call: Call, path: str) -> Call:
+    """Return a call whose file is a pipe to which nobody writes."""
+    Path(path).unlink()
+    os.mkfifo(path)
+    return call
+
+
 def cfg_model(name: str, data: bytes, **parts: bytes) -> Call:
     """Return a call that loads weights into a model of `ModelReader`."""
     Path("own.cfg").write_text(NETWORK.format(8))
@@ -359,6 +367,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "aliased": lambda: preset(f"settings:\n  lr: 1\n{ALIASES}"),
         "truncated": lambda: preset("settings: {lr: "),
         "NaN": lambda: preset("settings: {lr: .nan}"),
+        "endless": lambda: piped(preset(""), "own.yaml"),
     },
     "settings of a run": {
         "huge": lambda: config("a: [" + "1, " * 300_000 + "1]\n"),
@@ -366,6 +375,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "aliased": lambda: config(ALIASES),
         "truncated": lambda: config(settings_with("1") + "\nx: ["),
         "NaN": lambda: config(settings_with(".nan")),
+        "endless": lambda: piped(config(""), "run/config.yaml"),
     },
     "facts of a checkpoint": {
         "huge": lambda: facts(f'{{"a": {LISTS}}}'),
@@ -395,6 +405,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "aliased": lambda: history(long_texts()),
         "truncated": lambda: history(rows_of(9, 1)[:-9]),
         "NaN": lambda: history(rows_of(9, 1, time=pa.array([np.nan] * 9))),
+        "endless": lambda: piped(history(b""), "own.parquet"),
     },
     ".cfg": {
         "huge": lambda: cfg(NETWORK.format(2 * 10**9)),
@@ -403,6 +414,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "many layers": lambda: cfg(SECTIONS),
         "truncated": lambda: cfg("[dense-0]\nunits=8\n[dense-"),
         "NaN": lambda: cfg("[dense-0]\nunits=8\ninitializer=orthogonal\ngain=nan\n"),
+        "endless": lambda: piped(cfg(""), "own.cfg"),
     },
     ".keras": {
         "huge": lambda: keras_file(with_parts(config=many_units)),
@@ -493,6 +505,28 @@ def test_readers_refuse_them_at_once(reader: str, kind: str) -> None:
     assert "\n" not in sentence and len(sentence) < 500 and sentence.endswith(".")
     assert found.seconds <= SECONDS * slowness()
     assert found.memory <= MEMORY
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    "name",
+    """
+    seed session owed actors plateau plateau/best progress
+    progress/env_steps progress/rewards progress/statistics
+    """.split(),
+)
+def test_facts_of_another_type_are_refused(name: str) -> None:
+    (path,) = STORED.glob("checkpoints/*/facts.json")
+    whole = part = json.loads(path.read_text())
+    *above, last = name.split("/")
+    for each in above:
+        part = part[each]
+    part[last] = {"x": [None]}
+    found = measured(facts(json.dumps(whole)))
+    assert found.code == 2, found.said
+    # Statistics are read once more before, by a migration.
+    needed = "can't be used" if last == "statistics" else "lacks what a run needs"
+    assert needed in found.said
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

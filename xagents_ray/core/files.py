@@ -10,16 +10,27 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def read_regular(path: str | Path) -> bytes:
-    """Return the contents of a file.
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file for reading.
 
     Raises:
         OSError: it can't be read, or is a device or a pipe, which may have no end.
     """
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+
+    def at_once(name: str, flags: int) -> int:  # a pipe would wait for its writer
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    file = open(path, "rb", opener=at_once)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise OSError(errno.EINVAL, "it is a device or a pipe", str(path))
-    return Path(path).read_bytes()
+    return file
+
+
+def read_regular(path: str | Path) -> bytes:
+    """Return the contents of a file; see `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
 
 
 def sync_directory(path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from xagents_ray.core.files import open_regular
+
 _DEEPEST = 100  # levels of nesting
 _MOST_VALUES = 5_000  # of a YAML file, which takes 0.1 ms for each
 
@@ -26,9 +28,9 @@ def read_bounded(path: Path, largest: int) -> bytes:
         largest: maximum size, in bytes.
     Raises:
         ExcessError: the file is larger.
-        OSError: the file can't be read.
+        OSError: the file can't be read, or is a device or a pipe.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
         raise ExcessError(f"it has more than {largest:,} bytes")

@@ -32,6 +32,7 @@ from xagents_ray.core.trajectory import (
     WeightsFile,
 )
 from xagents_ray.replay.base import Replay
+from xagents_ray.run.checkpoint_facts import actor_states, count_unfinished
 from xagents_ray.run.driver import Snapshot
 from xagents_ray.run.hooked_actor import HookedActor
 from xagents_ray.run.learner_access import (
@@ -39,7 +40,6 @@ from xagents_ray.run.learner_access import (
     load_tensorflow,
     make_learner,
 )
-from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 from xagents_ray.watch.hooks import Hooks

@@ -3,7 +3,7 @@
 import filecmp
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.run import user_networks, weights_formats
+from xagents_ray.run.checkpoint_facts import sessions_before
 from xagents_ray.run.replay_buffer import empty_replay
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -87,7 +88,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     with locked_directory(directory.path):
         checkpoint = load_checkpoint(path or _newest(directory), "use --resume")
     _check_written(directory, config, stored, given)
-    resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
+    resumed = Resumed(directory, checkpoint, sessions_before(checkpoint) + 1)
     return resumed, {**_placed(config, stored, given), **new, **given}
 
 
@@ -177,41 +178,6 @@ def _placed(
         free = [each.name for each in options(PipelineConfig)]
         ends = on_ray.union(free if stored.get("asynchronous") else ())
     return {k: v for k, v in stored.items() if k not in ends}
-
-
-def _sessions(checkpoint: Checkpoint) -> int:
-    """Return how often a run has been resumed; UserError if data for it is missing."""
-    facts = checkpoint.facts
-    try:
-        int(facts["seed"]), int(facts["pending_steps"]), facts["progress"]["env_steps"]
-        list(facts["actors"]), dict(facts["plateau"])
-        return int(facts["session"])
-    except (KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{checkpoint.path} lacks what a run needs to resume: take another "
-            "checkpoint of the run, or begin a new run with the --weights of this one."
-        ) from None
-
-
-def actor_states(
-    checkpoint: Checkpoint, shares: Sequence[int]
-) -> list[dict[str, Any]] | None:
-    """Return the saved states of env actors with these numbers of environments.
-
-    None if the saved actors had other numbers, because a state can't be split.
-    """
-    states: list[dict[str, Any]] = checkpoint.facts["actors"]
-    fits = [len(state["noise"]) for state in states] == list(shares)
-    return states if fits else None
-
-
-def count_unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
-    """Return the number of environments in the middle of an episode.
-
-    All of them if the checkpoint has no states of env actors.
-    """
-    states = checkpoint.facts["actors"]
-    return sum(int(state["unfinished"]) for state in states) if states else n_envs
 
 
 def prepare_run(

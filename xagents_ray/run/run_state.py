@@ -9,6 +9,7 @@ import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Fill
+from xagents_ray.run.checkpoint_facts import unusable
 from xagents_ray.run.prepare import Resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
@@ -116,10 +117,13 @@ class RunState:
         self.plateau, self.schedule = Plateau(), UpdateSchedule(run)
         if resumed is not None:
             facts = resumed.checkpoint.facts
-            progress.restore(facts["progress"])
+            try:
+                progress.restore(facts["progress"])
+                self.plateau.restore(facts["plateau"])
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise unusable(resumed.checkpoint) from None
             written = resumed.directory.checkpoints
             progress.best_evaluation = evaluation_by(written, progress.env_steps)
-            self.plateau.restore(facts["plateau"])
             self.schedule.pending_steps = int(facts["pending_steps"])
             self.goes_back = resumed.goes_back
             for history in histories:

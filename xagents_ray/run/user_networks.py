@@ -138,7 +138,7 @@ def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
         if each.is_path and path is not None:
             file = keras_files.content(path)
             if file is None:
-                found[f"{each.name}.cfg"] = Path(path).read_bytes()
+                found[f"{each.name}.cfg"] = read_regular(path)
             else:
                 found[f"{each.name}.keras"] = file
             if _is_h5(path):

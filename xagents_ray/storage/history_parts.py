@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.files import replacing_file
+from xagents_ray.core.files import read_regular, replacing_file
 from xagents_ray.storage.parquet_pages import unpacked_size
 
 Rows: TypeAlias = npt.NDArray[np.void]
@@ -89,7 +89,7 @@ def _read_part(path: Path) -> Rows:
     import pyarrow.parquet as pq
 
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise unreadable_history(path, error.strerror or str(error)) from None
     try:

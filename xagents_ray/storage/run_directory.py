@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from xagents_ray.core.errors import UserError, has_controls, printable
-from xagents_ray.core.files import replace_bytes
+from xagents_ray.core.files import open_regular, replace_bytes
 from xagents_ray.core.parsing import parse_json, parse_yaml, read_bounded
 from xagents_ray.core.version import __version__
 from xagents_ray.storage import migrations
@@ -155,7 +155,7 @@ class RunDirectory:
         """
         path = self.path / _CONFIG
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 digest, data = file.readline(_LARGEST), file.read(_LARGEST)
             if digest != _digest(data):
                 raise ValueError  # its paths can't be trusted
