@@ -261,6 +261,17 @@ def test_weights_are_in_the_file(file: Callable[[], bytes]) -> None:
         layout_of(data)
 
 
+def test_what_layers_return_is_bounded() -> None:
+    """Layers without weights can enlarge what they get as they like."""
+    x = given = keras.Input((4,))
+    x = layers.RepeatVector(10**8, name="many")(x)
+    inner = keras.Sequential([keras.Input(x.shape[1:]), layers.GlobalMaxPooling1D()])
+    x = inner(x)
+    model = keras.Model(given, [layers.Dense(3)(x), layers.Dense(1)(x)])
+    with pytest.raises(UserError, match="its layer 'many' returns 400,000,000 numbers"):
+        layout_of(keras_models.model_bytes(model, "own"))
+
+
 @pytest.mark.usefixtures("keras_reads_nothing")
 def test_the_number_of_layers_is_bounded() -> None:
     def edit(config: dict[str, Any]) -> None:
