@@ -7,7 +7,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.storage.checkpoints import Checkpoint
 
 
-def unusable(checkpoint: Checkpoint) -> UserError:
+def unresumable(checkpoint: Checkpoint) -> UserError:
     """Return the error of a checkpoint whose facts are missing or of another type."""
     return UserError(
         f"{checkpoint.path} lacks what a run needs to resume: take another "
@@ -25,7 +25,7 @@ def sessions_before(checkpoint: Checkpoint) -> int:
             len(state["noise"]), int(state["unfinished"])
         return int(facts["session"])
     except (KeyError, TypeError, ValueError):
-        raise unusable(checkpoint) from None
+        raise unresumable(checkpoint) from None
 
 
 def actor_states(

@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Fill
-from xagents_ray.run.checkpoint_facts import unusable
+from xagents_ray.run.checkpoint_facts import unresumable
 from xagents_ray.run.prepare import Resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
@@ -121,7 +121,7 @@ class RunState:
                 progress.restore(facts["progress"])
                 self.plateau.restore(facts["plateau"])
             except (AttributeError, KeyError, TypeError, ValueError):
-                raise unusable(resumed.checkpoint) from None
+                raise unresumable(resumed.checkpoint) from None
             written = resumed.directory.checkpoints
             progress.best_evaluation = evaluation_by(written, progress.env_steps)
             self.schedule.pending_steps = int(facts["pending_steps"])
