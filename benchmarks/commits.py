@@ -23,11 +23,10 @@ from benchmarks.works import PONG, Settings
 from xagents_ray.core.errors import UserError
 
 _SHARED = {"n_envs": 4, "max_steps": 2_000, "seed": 7, "quiet": True, "name": "run"}
-_SHARED |= {"jit": "on"}  # so short a run isn't compiled otherwise
 _CARTPOLE = {"env": "CartPole-v1"}
 _PENDULUM = {"env": "Pendulum-v1"}
 _REPLAY = {"buffer_initial_size": 500, "train_frequency": 4}
-_FRAMES = {**PONG, "max_steps": 400, "n_envs": 2, "jit": "off"}
+_FRAMES = {**PONG, "max_steps": 400, "n_envs": 2}
 _GOALS = {"env": "goal_envs:PointReach", "her": "future"}
 
 WORKS: Mapping[str, tuple[str, Settings]] = {

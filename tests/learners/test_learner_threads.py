@@ -25,7 +25,7 @@ _PONG = EnvSpec((84, 84), "uint8", 4, 6)
 def _run(agent: str, spec: EnvSpec, **settings: Any) -> RunSpec:
     config = Config.of(
         ALGORITHMS[agent].config,
-        {"env": "Some-v0", "max_steps": 10_000, "seed": 1, **settings},
+        {"env": "Some-v0", "max_steps": 10, "seed": 1, **settings},
     )
     return build_run(ALGORITHMS[agent], config, spec)
 
@@ -58,8 +58,6 @@ def test_a_learner_on_another_node(
         ("a2c", _CARTPOLE, {"n_envs": 16}, (1, 1), True),
         ("a2c", _CARTPOLE, {"n_envs": 16, "jit": "off"}, (1, 1), False),
         ("a2c", _CARTPOLE, {"n_envs": 16, "learner_threads": 3}, (3, 1), True),
-        ("a2c", _CARTPOLE, {"max_steps": 9_999}, (1, 1), False),
-        ("a2c", _CARTPOLE, {"max_steps": None, "target_reward": 1}, (1, 1), True),
         ("a2c", _PONG, {"n_envs": 16}, (8, 2), False),
         ("dqn", _PONG, {}, (4, 2), False),
         ("dqn", _PONG, {"learner_threads": 3}, (2, 2), False),

@@ -82,6 +82,7 @@ def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
         checkpoints=elsewhere,
         max_steps=steps + 60,
         quiet=True,
+        jit="off",
     )
     assert isinstance(result, xagents_ray.Result)
     assert result.env_steps >= steps + 60 and result.updates > before["updates"]

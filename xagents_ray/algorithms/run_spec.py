@@ -23,8 +23,6 @@ _SMALL, _LARGE = 1e7, 1e8
 from all cores; with smaller ones, threads spend more time waiting than computing. On
 CPUs, XLA speeds up small operations and slows down others; see docs/adr/0007.
 """
-_SHORT_RUN = 10_000
-"""Env steps of runs in which, on CPUs, XLA takes longer to compile than it saves."""
 
 
 class Threads(NamedTuple):
@@ -94,9 +92,7 @@ class RunSpec:
         # The user's Keras models may have operations that XLA doesn't support.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
-        steps = self.config.training.max_steps
-        is_long = steps is None or steps >= _SHORT_RUN
-        gains = on_gpu or (is_long and self._update_flops < _SMALL)
+        gains = on_gpu or self._update_flops < _SMALL
         return jit == "on" or (jit == "auto" and is_known and gains)
 
     @property

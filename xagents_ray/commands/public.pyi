@@ -99,8 +99,7 @@ class Both_All(TypedDict, total=False):
     outputs after it."""
     jit: Literal["auto", "on", "off"]
     """Compile learning phases with XLA; auto does on a GPU, and on CPUs where the
-    networks are small and --max-steps is at least 10,000 (auto|on|off). Default:
-    auto."""
+    networks are small (auto|on|off). Default: auto."""
     keep_checkpoints: int
     """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
     learner_gpus: float | None

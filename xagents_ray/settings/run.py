@@ -201,7 +201,7 @@ class PlacementConfig(ConnectionConfig):
     jit: str = option(
         "auto",
         "Compile learning phases with XLA; auto does on a GPU, and on CPUs where the "
-        "networks are small and --max-steps is at least 10,000",
+        "networks are small",
         choices=("auto", "on", "off"),
         known_as=("xla", "jit_compile"),
         own_loop=True,
