@@ -54,10 +54,10 @@ def test_the_walkthrough_shows_runs_in_place(cluster: str) -> None:
     assert done.returncode == 0, done.stderr
     local, *others, on_ray, interrupted = code_of(nbformat.read("a.ipynb", 4))
     for cell, steps in ((local, 600), (on_ray, 2000)):
-        starts = re.compile("Ray cluster|Loading TensorFlow")
+        starts = re.compile("Ray cluster|Loading TensorFlow|Other users of")
         said = [o for o in cell.outputs if not starts.search(o.get("text", ""))]
-        # Of Ray two lines: that it is joined, and that it has no token.
-        assert len(said) == len(cell.outputs) - (2 if cell is on_ray else 1)
+        # Of Ray three lines: that it is joined, has no token, and an open folder.
+        assert len(said) == len(cell.outputs) - (3 if cell is on_ray else 1)
         kinds = [output.output_type for output in said]
         assert kinds == ["stream", "display_data", "stream", "execute_result"]
         _, table, reason, result = said
