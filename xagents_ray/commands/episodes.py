@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
@@ -96,6 +94,8 @@ def evaluate_with(
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on a terminal; yield the function that updates it."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not (shown and console.is_terminal):
         yield lambda ended, env_steps: None

@@ -5,7 +5,8 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import psutil
@@ -31,11 +32,13 @@ from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.migrations import newest_format
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import SeedRuns
-from xagents_ray.tuning.seeds_display import SeedsDisplay
 from xagents_ray.tuning.seeds_result import SeedsResult
 from xagents_ray.tuning.trial_training import ProgressReporter
 from xagents_ray.watch.recorder import BestEffort
 from xagents_ray.watch.result import Result, from_summary
+
+if TYPE_CHECKING:
+    from xagents_ray.tuning.seeds_display import SeedsDisplay
 
 _ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--resume"}
 """Settings that decide when a run ends."""
@@ -55,7 +58,9 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
     env = config.env.env
     name = config.run.name or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     directory = Path(config.run.run_dir).resolve() / "seeds" / name
-    with Signals() as signals, SeedsDisplay(config.display) as display:
+    display: SeedsDisplay
+    made = resolve_name("xagents_ray.tuning.seeds_display:SeedsDisplay")(config.display)
+    with Signals() as signals, made as display:
         run = prepare_run(algorithm, config)
         for note in (*run.notes, *request.notes):
             display.note(note)
@@ -75,7 +80,7 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
 
 
 def _plan(
-    run: RunSpec, given: Mapping[str, Any], directory: Path, display: SeedsDisplay
+    run: RunSpec, given: Mapping[str, Any], directory: Path, display: "SeedsDisplay"
 ) -> SeedRuns:
     """Return the runs of all seeds, modeled on `run`; make their directory.
 
@@ -185,7 +190,7 @@ def _definitions(config: Config) -> tuple[bytes, ...]:
         ) from None
 
 
-def _record(result: SeedsResult, title: str, display: SeedsDisplay) -> None:
+def _record(result: SeedsResult, title: str, display: "SeedsDisplay") -> None:
     """Write the summary of the runs and draw their curves."""
     best_effort = BestEffort(display.note)
     whole = {"format": newest_format(), **result.summary()}

@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -20,12 +22,14 @@ from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
-from xagents_ray.watch.display import Display
 from xagents_ray.watch.hooks import loop_step
 from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.recorder import BestEffort, Recorder
 from xagents_ray.watch.result import Result, result_summary, stopped_by
 from xagents_ray.watch.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from xagents_ray.watch.display import Display
 
 
 def run_session(
@@ -52,7 +56,7 @@ def run_session(
         notes: further notes for the user, one sentence each.
         listeners: the user's callbacks, in the order in which they are called.
     """
-    with Display(config) as display:
+    with resolve_name("xagents_ray.watch.display:Display")(config) as display:
         run = prepare_run(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
         return _train(run, start, resumed, display, signals, watch, listeners)
@@ -62,7 +66,7 @@ def _train(
     run: RunSpec,
     start: StartDriver,
     resumed: Resumed | None,
-    display: Display,
+    display: "Display",
     signals: Signals,
     watch: ProgressListener | None,
     callbacks: Sequence[Callback],
@@ -111,7 +115,7 @@ class Session:
         state: RunState,
         directory: RunDirectory,
         histories: Sequence[History],
-        display: Display,
+        display: "Display",
         signals: Signals,
         watch: ProgressListener | None,
         callbacks: Sequence[Callback],
@@ -125,9 +129,9 @@ class Session:
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
         recorder = Recorder(run.config, directory, files, self._best_effort, step)
-        self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
-        self._callbacks = called = Callbacks(callbacks, context)
+        self._recorder, self._callbacks = recorder, Callbacks(callbacks, context)
+        called = self._callbacks
         self._step = loop_step(callbacks)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
         self._telemetry = Telemetry(
@@ -210,8 +214,7 @@ class Session:
 
     def _learn(self, before: int, round_: Collected) -> None:
         progress, steps = self._progress, self._progress.env_steps
-        batches = self._state.schedule.batches(before, steps, round_.replay)
-        if batches:
+        if batches := self._state.schedule.batches(before, steps, round_.replay):
             clock = time.perf_counter()
             statistics, progress.statistics = progress.statistics, {}
             phases = self._driver.learn(batches, steps, statistics)
@@ -223,13 +226,12 @@ class Session:
 
     def _check_plateau(self) -> str | None:
         """Reduce the learning rate, or return why the run ends, on a plateau."""
-        due = self._state.plateau.due(self._run.config, self._progress)
-        if due is None:
+        if (due := self._state.plateau.due(self._run.config, self._progress)) is None:
             return None
         lr = self._driver.scale_lr(self._training.plateau_reduce_factor)
         self._display.note(f"Learning rate reduced to {lr:.3g}")
-        steps = self._progress.env_steps
-        return f"Stopped early at {steps} steps" if due == "stop" else None
+        ended = f"Stopped early at {self._progress.env_steps} steps"
+        return ended if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
         """Begin an evaluation if due, and process those that ended."""

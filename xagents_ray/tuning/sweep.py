@@ -30,12 +30,12 @@ from xagents_ray.tuning.plan import (
     tune_options,
 )
 from xagents_ray.tuning.space import Space, split_varied
-from xagents_ray.tuning.sweep_display import SweepDisplay
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from xagents_ray.tuning.study import Study
+    from xagents_ray.tuning.sweep_display import SweepDisplay
 
 _T = TypeVar("_T")
 _NOTHING_TO_TUNE = (
@@ -49,7 +49,7 @@ _PICTURES = {
 }
 _FEWEST = 2
 """Number of complete trials that a plot of importances requires."""
-RunTrials = Callable[[Plan, "Study", Sequence[RunSpec], SweepDisplay, Signals], None]
+RunTrials = Callable[[Plan, "Study", Sequence[RunSpec], "SweepDisplay", Signals], None]
 """Runs the trials of a sweep; the runs are examples of them."""
 
 
@@ -109,7 +109,8 @@ def run_sweep(
                 "one that can be written."
             ) from None
         study: Study = resolve_name("xagents_ray.tuning.study:Study")(plan)
-        with SweepDisplay(plan.config, display, study.rows()) as shown:
+        kind = resolve_name("xagents_ray.tuning.sweep_display:SweepDisplay")
+        with kind(plan.config, display, study.rows()) as shown:
             shown.note(f"{plan.directory}: study {plan.study}")
             for note in runs[0].notes:
                 shown.note(note)

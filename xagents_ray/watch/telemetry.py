@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xagents_ray.core.errors import check_finite
 from xagents_ray.core.reports import Collected, WatchedDriver
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.callbacks import Callback, Callbacks
-from xagents_ray.watch.display import Display
 from xagents_ray.watch.profile import Profile
 from xagents_ray.watch.progress import Progress, ProgressListener
 from xagents_ray.watch.recorder import Recorder
+
+if TYPE_CHECKING:
+    from xagents_ray.watch.display import Display
 
 
 class Telemetry:
@@ -25,7 +28,7 @@ class Telemetry:
         driver: WatchedDriver,
         progress: Progress,
         recorder: Recorder,
-        display: Display,
+        display: "Display",
         watch: ProgressListener | None,
         callbacks: Callbacks,
     ) -> None:
