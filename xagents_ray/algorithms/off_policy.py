@@ -237,7 +237,7 @@ critics = shared(
 )
 policy_delay = shared(
     count,
-    "Delay after which, actor weights and target models will be updated",
+    "Critic updates for each update of the actor and the target networks",
     unit="updates",
     hp_type="categorical",
     known_as=("policy_frequency", "policy_update_delay"),

@@ -73,9 +73,9 @@ class SACConfig(AlgorithmConfig):
     n_step: int = off_policy.n_step(1)
     n_step_entropy: bool = option(
         False,
-        "If specified, targets of several steps (--n-step) also sum the entropy of the "
-        "steps between, by the log-densities that their actions had when they were "
-        "taken; else only rewards",
+        "If specified, targets of several steps (--n-step) include the entropy of the "
+        "steps in between, from the log-densities stored with their actions; "
+        "otherwise, only their rewards",
     )
     grad_norm: float | None = off_policy.network_grad_norm(None)
 
@@ -102,9 +102,9 @@ class SACConfig(AlgorithmConfig):
     )
     policy_delay: int | None = off_policy.policy_delay(
         None,
-        help="Updates of the critics for each update of the actor and of alpha; "
-        "default: 1, or with more than two critics, as in REDQ, those of one env "
-        "step, --gradient-steps divided by --train-frequency",
+        help="Critic updates for each update of the actor and of alpha; default: 1, "
+        "or with more than two critics, as in REDQ, as many as there are for one env "
+        "step (--gradient-steps divided by --train-frequency)",
     )
     target_entropy: float | None = option(
         None,

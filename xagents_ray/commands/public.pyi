@@ -453,9 +453,9 @@ class Both_SAC(TypedDict, total=False):
     """Largest magnitude of the means with --sde-frequency, before the tanh; 0 for no
     bound, which runs and weights of earlier versions have (≥ 0). Default: 2.0."""
     n_step_entropy: bool
-    """If specified, targets of several steps (--n-step) also sum the entropy of the
-    steps between, by the log-densities that their actions had when they were taken;
-    else only rewards. Default: False."""
+    """If specified, targets of several steps (--n-step) include the entropy of the
+    steps in between, from the log-densities stored with their actions; otherwise, only
+    their rewards. Default: False."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -796,9 +796,9 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
     policy_delay: int | None
-    """Updates of the critics for each update of the actor and of alpha; default: 1, or
-    with more than two critics, as in REDQ, those of one env step, --gradient-steps
-    divided by --train-frequency (updates, ≥ 1)."""
+    """Critic updates for each update of the actor and of alpha; default: 1, or with
+    more than two critics, as in REDQ, as many as there are for one env step
+    (--gradient-steps divided by --train-frequency) (updates, ≥ 1)."""
 
 class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
@@ -808,7 +808,7 @@ class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     noise_clip: float
     """Target noise clipping value (≥ 0). Default: 0.5."""
     policy_delay: int
-    """Delay after which, actor weights and target models will be updated (updates, ≥
+    """Critic updates for each update of the actor and the target networks (updates, ≥
     1). Default: 2."""
     policy_noise_coef: float
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
@@ -996,9 +996,9 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
     policy_delay: int | Sequence[int] | Space | None
-    """Updates of the critics for each update of the actor and of alpha; default: 1, or
-    with more than two critics, as in REDQ, those of one env step, --gradient-steps
-    divided by --train-frequency (updates, ≥ 1)."""
+    """Critic updates for each update of the actor and of alpha; default: 1, or with
+    more than two critics, as in REDQ, as many as there are for one env step
+    (--gradient-steps divided by --train-frequency) (updates, ≥ 1)."""
 
 class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,
@@ -1007,7 +1007,7 @@ class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     noise_clip: float | Sequence[float] | Space
     """Target noise clipping value (≥ 0). Default: 0.5."""
     policy_delay: int | Sequence[int] | Space
-    """Delay after which, actor weights and target models will be updated (updates, ≥
+    """Critic updates for each update of the actor and the target networks (updates, ≥
     1). Default: 2."""
     policy_noise_coef: float | Sequence[float] | Space
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
