@@ -22,6 +22,8 @@ _TRAIN = """
 import json, sys
 import xagents_ray
 agent, settings = json.loads(sys.argv[1])
+if settings.get("max_steps", 10_000) < 10_000:  # XLA compiles longer than this takes
+    settings.setdefault("jit", "off")
 r = xagents_ray.train(agent, quiet=True, **settings)
 print(json.dumps(dict(vars(r), episodes=r.episodes)))
 """

@@ -121,7 +121,8 @@ def test_a_measurement_that_is_terminated_ends_its_run() -> None:
             time.sleep(0.05)
         bench.terminate()
         assert bench.wait(30) == 143
-    assert not psutil.wait_procs(runs, 30)[1]
+    left = psutil.wait_procs(runs, 30)[1]  # some have nobody to wait for them
+    assert {each.status() for each in left} <= {psutil.STATUS_ZOMBIE}
 
 
 def test_the_clock_starts_after_the_warmup() -> None:

@@ -28,7 +28,7 @@ VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
 
 def run_of(case: Case, **settings: Any) -> RunSpec:
     """Return a run of a case with a --max-steps of 100."""
-    config = Config.of(case.row.config, {"env": "E", "max_steps": 100})
+    config = Config.of(case.row.config, {"env": "E", "max_steps": 100, "jit": "off"})
     config = replace(config, algorithm=case.config(**settings))
     layouts = case.row.layouts(config.algorithm, case.spec)
     return RunSpec(case.row, config, case.spec, layouts, 0)

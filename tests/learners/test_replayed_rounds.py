@@ -222,7 +222,7 @@ def test_replayed_trajectories_may_be_alone(agent: str) -> None:
 def test_a_run_that_learns_from_its_replay_alone(agent: str) -> None:
     settings: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 2, "n_steps": 5}
     settings |= {"replay_ratio": 3.0, "online_learning": False, "seed": 1}
-    settings |= {"buffer_initial_size": 30, "local": True, "quiet": True}
+    settings |= {"buffer_initial_size": 30, "local": True, "quiet": True, "jit": "off"}
     before = train(agent, **settings, max_steps=80, tensorboard=False)
     assert before.updates == 0  # there are about 16 trajectories
     later = train(agent, **settings, max_steps=400, tensorboard=False)
@@ -243,7 +243,7 @@ def test_a_run_that_learns_from_its_replay_alone(agent: str) -> None:
 )
 def test_runs_resume(agent: str, env: str, settings: Any) -> None:
     """With the replay in the checkpoint, they continue as if they had not ended."""
-    run = {"local": True, "quiet": True, "tensorboard": False}
+    run = {"local": True, "quiet": True, "tensorboard": False, "jit": "off"}
     new = {"env": env, "n_envs": 2, "seed": 1, "buffer_initial_size": 10}
     new |= {**settings, "checkpoint_replay": True}
     whole = train(agent, **new, **run, max_steps=600, name="whole")

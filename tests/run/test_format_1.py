@@ -76,7 +76,7 @@ def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
     old = load_checkpoint(saved).arrays
     steps, rows = before["env_steps"], read_history(mine / "history.parquet")
     result = xagents_ray.train(
-        agent, resume=str(mine), max_steps=steps + 60, quiet=True
+        agent, resume=str(mine), max_steps=steps + 60, quiet=True, jit="off"
     )
     assert isinstance(result, xagents_ray.Result)
     assert result.env_steps >= steps + 60 and result.updates > before["updates"]

@@ -186,7 +186,7 @@ class _Breaking(CartPoleEnv):
 def test_a_phase_is_counted_beside_which_acting_ends() -> None:
     """The state that is saved includes it."""
     settings = {"n_envs": 1, "n_steps": 50, "max_steps": 800, "name": "a"}
-    settings |= {"tensorboard": False}
+    settings |= {"tensorboard": False, "jit": "off"}
     with pytest.raises(UserError, match="a fuse"):
         xagents_ray.train(
             "a2c", env=_Breaking, local=True, policy_lag=1, quiet=True, **settings

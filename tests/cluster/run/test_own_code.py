@@ -29,7 +29,7 @@ def notebook(defined: str, program: str, address: str) -> str:
 
 ALGORITHM = """
 settings = {"env": "CartPole-v1", "model": "own.cfg", "quiet": True, "n_envs": 2}
-settings |= {"buffer_max_size": 500, "buffer_initial_size": 50, "seed": 1}
+settings |= {"buffer_max_size": 500, "buffer_initial_size": 50, "seed": 1, "jit": "off"}
 for where in ({"local": True}, {"address": "ADDRESS", "n_actors": 1}):
     for file in SEEN.iterdir():
         file.unlink()
@@ -64,6 +64,7 @@ from xagents_ray.extend import named_weights, newest_arrays
 from xagents_ray.utils.common import ModelReader, create_envs
 
 settings = {"env": "CartPole-v1", "n_envs": 2, "n_steps": 16, "seed": 1, "quiet": True}
+settings["jit"] = "off"
 on_ray = {"address": "ADDRESS", "n_actors": 1}
 adam = keras.optimizers.AdamW(1e-3)
 
@@ -137,6 +138,7 @@ class Corridor(gymnasium.Env):
 """
 IN_A_SCRIPT = """
 run = {"env": Corridor, "n_envs": 2, "max_steps": 100, "quiet": True, "seed": 1}
+run["jit"] = "off"
 broken = {"length": 5, "breaks_at": 4}
 on_ray = {"address": "ADDRESS", "n_actors": 2, "max_actor_restarts": 0}
 for place in ({"local": True}, on_ray):
@@ -186,7 +188,7 @@ def test_a_copy_of_a_module_beside_a_script_is_imported(cluster: str) -> None:
 
 ENVIRONMENTS = """
 import xagents_ray
-where = {"address": "ADDRESS", "n_envs": 4, "n_actors": 2, "quiet": True}
+where = {"address": "ADDRESS", "n_envs": 4, "n_actors": 2, "quiet": True, "jit": "off"}
 made = xagents_ray.train(
     "ppo", env="own/Vector-v0", max_steps=2_000, eval_every=1_000, eval_episodes=2,
     **where,
@@ -222,7 +224,7 @@ import xagents_ray
 
 settings = dict(
     env=PointReach, her="future", n_envs=2, max_steps=640, buffer_initial_size=100,
-    buffer_batch_size=64, normalize_observations=True, seed=3, quiet=True,
+    buffer_batch_size=64, normalize_observations=True, seed=3, quiet=True, jit="off",
 )
 more = dict(prioritized=True, critics=3, train_frequency=4)
 for agent, own in ("ddpg", {}), ("sac", more):

@@ -131,6 +131,7 @@ def test_a_killed_run_continues_as_if_unbroken(
 ) -> None:
     run = Path("runs/ppo/CartPole-v1/killed")
     settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "seed": 5}
+    settings |= {"jit": "auto"}  # as the command has it
     flags = "--env CartPole-v1 --local --n-envs 4 --seed 5 --name killed".split()
     step = 0
     for kill in kills:
@@ -144,7 +145,7 @@ def test_a_killed_run_continues_as_if_unbroken(
         assert step_of(run) > step
         step, flags = step_of(run), ["--resume", str(run)]
     last = step + 3000
-    train("ppo", resume=str(run), max_steps=last)
+    train("ppo", resume=str(run), max_steps=last, jit="auto")
     whole = train("ppo", **settings, max_steps=last)
     assert games(run) == games(Path(whole["directory"]))
     assert same(arrays_of(run), arrays_of(Path(whole["directory"])))

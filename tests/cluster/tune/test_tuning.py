@@ -31,7 +31,7 @@ from xagents_ray.cluster.tune.trial import Trial
 from xagents_ray.run.child import Child
 
 _TUNE = ["-m", "xagents_ray", "tune"]
-_PPO = "ppo --env CartPole-v1 --local --study s"
+_PPO = "ppo --env CartPole-v1 --local --study s --jit off"
 _RANGE = "--lr 1e-5 1e-2 --n-envs 4 8"
 _GAP_SECONDS = 3.0
 _MORE_MEMORY = 1.1
