@@ -25,7 +25,8 @@ def command(start: str) -> list[str]:
 
 
 # Seeds that are quick; docs/results.md has what all of them reached. DQN learns in
-# test_agents.py, and on Ray in cluster/run/test_chaos.py.
+# test_agents.py, and on Ray in a slow
+# test of cluster/run/test_chaos.py.
 QUICK = {
     ("ppo --env CartPole-v1", "--local"): (1,),
     ("ppo --env CartPole-v1", "on Ray"): (1,),

@@ -31,6 +31,14 @@ def wait_for(found: Callable[[], Any], seconds: float = 90) -> Any:
     return value
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended, also if nobody has waited for it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def kill_with_children(pid: int) -> None:
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)

@@ -103,8 +103,8 @@ class SACConfig(AlgorithmConfig):
     policy_delay: int | None = off_policy.policy_delay(
         None,
         help="Critic updates for each update of the actor and of alpha; default: 1, "
-        "or with more than two critics, as in REDQ, as many as there are for one env "
-        "step (--gradient-steps divided by --train-frequency)",
+        "or with more than two critics, as in REDQ, all those of one env step: "
+        "--gradient-steps divided by --train-frequency",
     )
     target_entropy: float | None = option(
         None,

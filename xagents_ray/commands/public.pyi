@@ -798,8 +798,8 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD
     0.0003."""
     policy_delay: int | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
-    more than two critics, as in REDQ, as many as there are for one env step
-    (--gradient-steps divided by --train-frequency) (updates, ≥ 1)."""
+    more than two critics, as in REDQ, all those of one env step: --gradient-steps
+    divided by --train-frequency (updates, ≥ 1)."""
 
 class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
@@ -998,8 +998,8 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     0.0003."""
     policy_delay: int | Sequence[int] | Space | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
-    more than two critics, as in REDQ, as many as there are for one env step
-    (--gradient-steps divided by --train-frequency) (updates, ≥ 1)."""
+    more than two critics, as in REDQ, all those of one env step: --gradient-steps
+    divided by --train-frequency (updates, ≥ 1)."""
 
 class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,

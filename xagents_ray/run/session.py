@@ -129,9 +129,9 @@ class Session:
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
         recorder = Recorder(run.config, directory, files, self._best_effort, step)
+        self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
-        self._recorder, self._callbacks = recorder, Callbacks(callbacks, context)
-        called = self._callbacks
+        self._callbacks = called = Callbacks(callbacks, context)
         self._step = loop_step(callbacks)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
         self._telemetry = Telemetry(
@@ -230,8 +230,8 @@ class Session:
             return None
         lr = self._driver.scale_lr(self._training.plateau_reduce_factor)
         self._display.note(f"Learning rate reduced to {lr:.3g}")
-        ended = f"Stopped early at {self._progress.env_steps} steps"
-        return ended if due == "stop" else None
+        steps = self._progress.env_steps
+        return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
         """Begin an evaluation if due, and process those that ended."""

@@ -100,9 +100,10 @@ def _lost(text: str, what: str) -> int:
 
 # Episodes of 500 steps are killed more often than short ones, which holds the mean
 # training return down: greedy episodes with the final weights say what was learned. The
-# kills cost updates and nearly a fifth of the buffer, so the run has half as many steps
-# more. With the preset's own exploration and raw observations, some policies still
-# drift to an edge when the learning rate has fallen; docs/results.md compares the two.
+# kills cost updates and nearly a fifth of the buffer, so the run that is to learn has
+# half as many steps more, 75,000. With the preset's own exploration and raw
+# observations, some policies still drift to an edge when the learning rate has fallen;
+# docs/results.md compares the two.
 _DQN = "--preset --buffer-max-size 75000".split()
 _DQN += "--normalize-observations --epsilon-decay-steps 12000 --lr 7e-4".split()
 _DQN += "--replay-shards 2 --policy-lag 1 --asynchronous".split()
@@ -115,8 +116,6 @@ def _chaos(
     """Train on CartPole while parts are killed; return the output and the summary."""
     command = ["train", agent, "--env", "CartPole-v1", *flags, "--n-envs", "8"]
     command += ["--n-actors", "4", "--seed", str(seed)]
-    # Where starting takes longer than a life, one may die several times before it acts.
-    command += ["--max-actor-restarts", "9"]
     text, summary, killed = _survive(command, victims, 600)
     assert killed.keys() == set(victims)
     # A victim that dies while it is being replaced may be counted with its next life.

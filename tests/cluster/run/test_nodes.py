@@ -37,7 +37,7 @@ def test_a_run_survives_the_loss_of_a_node() -> None:
         with Path("output").open("w") as output:
             command = ["-m", "xagents_ray", *words, "--address", address]
             run = start(*command, stdout=output, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + 400
+        deadline = time.monotonic() + 240
         while not re.search(r"steps: [1-9]", Path("output").read_text()):
             assert run.poll() is None, Path("output").read_text()
             assert time.monotonic() < deadline

@@ -24,7 +24,7 @@ import psutil
 import pytest
 import yaml
 from optuna.trial import FrozenTrial
-from processes import python, start, wait_for
+from processes import has_ended, python, start, wait_for
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.tune.trial import Trial
@@ -264,7 +264,7 @@ def test_trials_that_crash_are_failures_and_the_sweep_continues() -> None:
     assert "the trial's process died" in trials[1].user_attrs["reason"]
     assert "Trial 0 failed: the process ended with SIGKILL" in out
     assert "Traceback" not in out
-    assert not trainee.is_running() or trainee.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(trainee)
 
 
 def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
