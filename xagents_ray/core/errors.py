@@ -27,8 +27,9 @@ class UserError(ValueError):
     load nowhere: there is no such directory; name a run's, or last.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+    def __init__(self, message: object) -> None:
+        # Gymnasium's AsyncVectorEnv passes the error of another process.
+        super().__init__(printable(str(message)))
 
 
 class EnvironmentFault(UserError):
@@ -38,7 +39,7 @@ class EnvironmentFault(UserError):
         trace: traceback of the environment's exception; "" if it raised none.
     """
 
-    def __init__(self, message: str, trace: str = "") -> None:
+    def __init__(self, message: object, trace: str = "") -> None:
         super().__init__(message)
         self.trace = trace
 
