@@ -119,10 +119,11 @@ def test_killed_before_the_renames(written: list[str], tmp_path: Path) -> None:
 
 
 _WRITER = """
-import itertools, sys
+import itertools, sys, time
 import numpy as np
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.storage.weights import encode_npz, write_file
+began = time.perf_counter()
 for i in itertools.count():
     array = np.full(20_000, i % 2, np.float32)
     write_file(WeightsFile(sys.argv[1] + "/a.npz", encode_npz({"x": array})))
@@ -130,7 +131,7 @@ for i in itertools.count():
     parts = {".index": part, ".data-00000-of-00001": part}
     write_file(WeightsFile(sys.argv[1] + "/a.tf", parts))
     if i == 0:
-        print(flush=True)
+        print(time.perf_counter() - began, flush=True)
 """
 
 
@@ -138,8 +139,8 @@ def test_killed_writers_leave_whole_files(tmp_path: Path) -> None:
     seen = set()
     for _ in range(20):
         with start("-c", _WRITER, str(tmp_path)) as writer:
-            writer.stdout.readline()
-            time.sleep(random.uniform(0, 0.02))
+            seconds = float(writer.stdout.readline())  # of both files
+            time.sleep(random.uniform(0, 4 * seconds))
             writer.send_signal(signal.SIGKILL)
         array = decode_npz(read_file(str(tmp_path / "a.npz")))["x"]
         assert len(array) == 20_000
