@@ -248,8 +248,7 @@ def _single(
             env = factory.call_factory(env_id, own, given, index, render_mode)
             if not isinstance(env, gym.Env):
                 env = old_gym.adapt_made(env_id, env, render_mode)
-    is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
-    with registry.named_modules(config):
+        is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
         env = wrapping.wrap_env(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)

@@ -32,8 +32,8 @@ def test_it_learns_something(agent: str, n_envs: int, factory: str) -> None:
     if "n_steps" in known and config().replay is None:  # by default
         del small["buffer_initial_size"]
     settings: dict[str, Any] = {k: v for k, v in small.items() if k in known}
+    settings["jit"] = "off"  # compiling takes longer than the rest
     run = {"n_envs": n_envs, "max_steps": 400, "seed": 1, **settings, **RUN}
-    run["jit"] = "off"  # compiling takes longer than the rest
     result = train(agent, env=f"places:{factory}", **run)
     assert result.env_steps >= 400
     assert result.games >= 400 // 5 - n_envs
