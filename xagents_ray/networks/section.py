@@ -149,6 +149,9 @@ def read_sections(path: Path) -> list[Section]:
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         text = read_bounded(path, _LARGEST).decode()
+        _check_count(
+            path, sum(line.lstrip().startswith("[") for line in text.splitlines())
+        )
         parser.read_file(io.StringIO(text, newline=None))
     except ExcessError as error:
         raise UserError(f"{path}: {error}; give --model a .cfg file.") from None
@@ -161,13 +164,16 @@ def read_sections(path: Path) -> list[Section]:
             f"{path}: not a .cfg file: {_reason(error)}; sections look like [dense-0], "
             "keys like units=64."
         ) from None
-    names = parser.sections()
-    if len(names) > _MOST_LAYERS:
+    return [Section(path, name, parser[name]) for name in parser.sections()]
+
+
+def _check_count(path: Path, count: int) -> None:
+    """Raise UserError for more sections than are accepted, which take long to parse."""
+    if count > _MOST_LAYERS:
         raise UserError(
-            f"{path}: has {len(names):,} layers, more than the {_MOST_LAYERS:,} that "
-            "are accepted; merge some of them."
+            f"{path}: has {count:,} layers, more than the {_MOST_LAYERS:,} that are "
+            "accepted; merge some of them."
         )
-    return [Section(path, name, parser[name]) for name in names]
 
 
 def _reason(error: configparser.Error | UnicodeDecodeError) -> str:
