@@ -44,11 +44,43 @@ class InfoField(NamedTuple):
         return 1 + math.prod(self.shape)
 
 
+VECTOR = "_vector"
+"""Name of the array with all vectors of an observation that has images, too."""
+
+
+class InputSpec(NamedTuple):
+    """A named input: one part of a Dict or Tuple observation.
+
+    Attributes:
+        name: key in the observation; keys of nested spaces are joined by dots, and
+            parts of a Tuple are named by their indices.
+        shape: `(H, W)` or `(H, W, C)` of a frame, or `(D,)` of a vector, to which all
+            other spaces are flattened.
+        begin: index of a vector's first component among all vectors, which are stored
+            as one; None for an image.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    begin: int | None = None
+
+    @property
+    def is_image(self) -> bool:
+        return self.begin is None
+
+    @property
+    def place(self) -> slice:
+        """Slice of a vector's components among those of all vectors."""
+        assert self.begin is not None
+        return slice(self.begin, self.begin + self.shape[0])
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """Spaces of one environment, shared by all of its copies."""
 
-    # `(84, 84)` or `(H, W, C)` of one frame, or `(D,)` of a vector.
+    # `(84, 84)` or `(H, W, C)` of one frame, or `(D,)` of a vector; of the vectors
+    # joined, `(0,)` for none, if `arrays` has several.
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` or `float32`, as stored
     stack: int  # number of frames per network input; 1 for vectors
@@ -72,6 +104,27 @@ class EnvSpec:
     remembering: tuple[str, ...] = field(default=(), compare=False)
     # Entries of `info` that are stored with each step, for rewards of other goals.
     info: tuple[InfoField, ...] = field(default=(), compare=False)
+    # Named inputs of a Dict or Tuple observation; empty for one array. Vectors are
+    # stored as one array, so that only images make it several.
+    inputs: tuple[InputSpec, ...] = ()
+    # Whether each observation comes with a mask of the actions that are allowed.
+    has_action_masks: bool = False
+
+    @property
+    def has_several_arrays(self) -> bool:
+        """Whether an observation is a dict of arrays in place of one array."""
+        return len(self.inputs) > 1 and any(each.is_image for each in self.inputs)
+
+    @property
+    def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Dtype and shape of each array of an observation that has several, by name.
+
+        They are those of the images, and of all vectors joined (`VECTOR`), if any.
+        """
+        found = {x.name: ("uint8", x.shape) for x in self.inputs if x.is_image}
+        if self.observation_shape != (0,):
+            found[VECTOR] = self.observation_dtype, self.observation_shape
+        return found
 
     @property
     def is_image(self) -> bool:

@@ -11,7 +11,7 @@ row; the step that only resets has `valid = False`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,10 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 
+Observations: TypeAlias = Any
+"""Observations: one array, or a dict of arrays if the spec `has_several_arrays`."""
+
+
 class Trajectory(NamedTuple):
     """T steps of B environments, time-major, all under the same weights.
 
@@ -35,8 +39,9 @@ class Trajectory(NamedTuple):
     """
 
     # [T + stack, B, *observation_shape]; the first stack - 1 rows are earlier frames,
-    # the last row is the observation after step T - 1.
-    observations: Array
+    # the last row is the observation after step T - 1. A dict of such arrays by name
+    # if the observation has several, `EnvSpec.arrays`; vectors then have as many rows.
+    observations: Observations
     starts: BoolArray  # bool [T + stack, B], True at an episode's first observation
     # int32 [T, B] or [T, B, P], or float32 [T, B, A], as sampled by the policy.
     actions: Array
@@ -54,17 +59,26 @@ class Trajectory(NamedTuple):
     info: Array | None = None  # float64 [T, B, info_size], for rewards of other goals
     # float32 [1, B, noise_units], noise on the network's weights in all steps, or None.
     network_noise: FloatArray | None = None
+    # float32 [1, B, state_units], state of the recurrent layers before row 0, or None.
+    recurrent_state: FloatArray | None = None
+    # bool [T + 1, B, action_units], the actions that each observation allows, or None.
+    # Where an episode has ended, all may be False; then all count as allowed.
+    action_masks: BoolArray | None = None
 
     @property
     def stack(self) -> int:
         """Number of frames per stack."""
-        return len(self.observations) - len(self.rewards)
+        return len(self.starts) - len(self.rewards)
 
 
 FRAME_FIELDS = ("observations", "starts")
 """Fields with a row for each frame instead of one for each step."""
-NETWORK_NOISE = "network_noise"
-"""Field with one row for all steps."""
+NETWORK_NOISE, RECURRENT_STATE = "network_noise", "recurrent_state"
+ONE_ROW_FIELDS = (NETWORK_NOISE, RECURRENT_STATE)
+"""Fields with one row for all steps."""
+ACTION_MASKS = "action_masks"
+LONGER_FIELDS = ("values", ACTION_MASKS)
+"""Fields of a trajectory that also have a row for the observation after its steps."""
 
 
 class Replayed(Trajectory):
@@ -76,7 +90,8 @@ class Transitions(NamedTuple):
 
     # [K, N, F, *observation_shape]; the first `stack` frames are the observation, the
     # last `stack` the next observation. F is stack + 1, or 2 * stack for n > 1 steps.
-    observations: Array
+    # A dict of such arrays if the observation has several.
+    observations: Observations
     starts: BoolArray  # bool [K, N, F], True at an episode's first observation
     actions: Array  # int32 [K, N], or float32 [K, N, A]
     # float32 [K, N], discounted sum of the n steps' rewards for learning.
@@ -90,25 +105,33 @@ class Transitions(NamedTuple):
     # float32 [K, N], discounted sum of the log-densities of all actions but the first
     # under the behavior policy, or None.
     log_probs: FloatArray | None = None
+    # bool [K, N, action_units], the actions that the next observation allows, or None.
+    action_masks: BoolArray | None = None
 
 
 def field_types(
-    spec: EnvSpec, noise_units: int = 0
-) -> dict[str, tuple[str, tuple[int, ...]]]:
+    spec: EnvSpec, noise_units: int = 0, state_units: int = 0
+) -> dict[str, Any]:
     """Return the dtype and shape of each field for one step, by name.
+
+    Those of several observation arrays are a dict by the arrays' names.
 
     Args:
         spec: spec of the environments.
         noise_units: size of the noise on the acting network's weights; 0 for none.
+        state_units: size of the state of its recurrent layers; 0 for none.
     """
     flags = "starts", "terminated", "truncated", "valid"
     numbers = "rewards", "log_probs", "values", "discounts", "priorities"
+    one_array = spec.observation_dtype, spec.observation_shape
     return {
-        "observations": (spec.observation_dtype, spec.observation_shape),
+        "observations": spec.arrays if spec.has_several_arrays else one_array,
         "actions": ("int32" if spec.is_discrete else "float32", spec.action_shape),
         "probabilities": ("float32", (spec.n_actions,)),
         "info": ("float64", (spec.info_size,)),
         NETWORK_NOISE: ("float32", (noise_units,)),
+        RECURRENT_STATE: ("float32", (state_units,)),
+        ACTION_MASKS: ("bool", (spec.action_units,)),
         "weights_version": ("int64", ()),
         **dict.fromkeys(flags, ("bool", ())),
         **dict.fromkeys(numbers, ("float32", ())),
@@ -131,11 +154,22 @@ def map_arrays(function: Callable[..., Any], *records: _RecordT) -> _RecordT:
     """
     first = records[0]
     arrays: dict[str, Any] = {
-        name: function(*(getattr(record, name) for record in records))
+        name: map_array(function, *(getattr(record, name) for record in records))
         for name in first._fields
-        if getattr(getattr(first, name), "ndim", 0)
+        if _has_rows(getattr(first, name))
     }
     return first._replace(**arrays)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, dict) or bool(getattr(value, "ndim", 0))
+
+
+def map_array(function: Callable[..., Any], *values: Any) -> Any:
+    """Return a function's result for arrays, or a dict of results for dicts of them."""
+    if not isinstance(values[0], dict):
+        return function(*values)
+    return {name: function(*(each[name] for each in values)) for name in values[0]}
 
 
 class PriorityUpdate(NamedTuple):
