@@ -13,7 +13,7 @@ from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Weights
+from xagents_ray.core.trajectory import Array, Observations, Weights, arrays_of
 
 _MOST_STEPS = 5_000
 
@@ -91,10 +91,10 @@ def try_env_actor(setup: ActorSetup, seconds: float) -> Iterator[TrialEvent]:
 
 
 def _step_at_random(
-    envs: Envs, first: Array, seed: int, seconds: float
+    envs: Envs, first: Observations, seed: int, seconds: float
 ) -> SteppedAtRandom:
     generator = np.random.default_rng(seed)
-    n_envs, low, high = len(first), np.inf, -np.inf
+    n_envs, low, high = len(arrays_of(first)[0]), np.inf, -np.inf
     counter = EpisodeCounter(n_envs)
     times: list[float] = []
     returns: list[float] = []
@@ -132,13 +132,14 @@ def _random_actions(
     return np.where(bounded, spread, free).astype(np.float32)
 
 
-def _check(what: str, numbers: Array) -> None:
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        raise Diverged(
-            f"The environment gave {what} of {numbers[~finite][0]}: fix it, or look "
-            "at what it returns for random actions."
-        )
+def _check(what: str, rows: Observations) -> None:
+    for numbers in arrays_of(rows):
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            raise Diverged(
+                f"The environment gave {what} of {numbers[~finite][0]}: fix it, or "
+                "look at what it returns for random actions."
+            )
 
 
 def _act(setup: ActorSetup, seconds: float) -> ActedWithPolicy:
@@ -154,8 +155,8 @@ def _act(setup: ActorSetup, seconds: float) -> ActedWithPolicy:
         trajectory, report = actor.rollout(weights, length, 0)
         env_steps = length * setup.n_envs
         times.append(report.seconds / env_steps)
-        arrays = (part for part in trajectory if isinstance(part, np.ndarray))
-        size = sum(array.nbytes for array in arrays) / env_steps
+        arrays = [array for part in trajectory for array in arrays_of(part)]
+        size = sum(x.nbytes for x in arrays if isinstance(x, np.ndarray)) / env_steps
         # A long rollout in slow environments would exceed the time limit.
         fit = seconds / 4 / max(report.seconds, 1e-9) * length
         length = max(length, min(config.batch_steps, int(fit)))

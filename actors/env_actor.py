@@ -2,21 +2,26 @@
 
 import operator
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.envs.env_state import decode_array, encode_array
+from xagents_ray.actors.envs.env_state import (
+    decode_array,
+    decode_arrays,
+    encode_array,
+    encode_arrays,
+)
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.envs.vector import Envs
+from xagents_ray.actors.envs.vector import Change, Envs
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
     RolloutMoments,
     TrajectoryWriter,
+    Window,
     first_window,
 )
 from xagents_ray.algorithms.definition import Algorithm
@@ -27,7 +32,6 @@ from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import (
     Array,
-    BoolArray,
     Episode,
     RolloutReport,
     Trajectory,
@@ -53,6 +57,7 @@ class ActorSetup:
         first_index: index that the first environment's factory receives; None for
             `first_env`.
         info: entries of `info` that trajectories hold.
+        has_action_masks: whether the environments give masks.
     """
 
     algorithm: Algorithm
@@ -65,6 +70,7 @@ class ActorSetup:
     definitions: tuple[bytes, ...] = ()
     first_index: int | None = None
     info: tuple[InfoField, ...] = ()
+    has_action_masks: bool = False
 
     @classmethod
     def of(
@@ -91,6 +97,7 @@ class ActorSetup:
             definitions,
             first_index,
             run.spec.info,
+            run.spec.has_action_masks,
         )
 
     @property
@@ -104,7 +111,10 @@ class ActorSetup:
         """Create the environments; raise UserError if that fails."""
         install_definitions(self.definitions)
         first = self.first_env if self.first_index is None else self.first_index
-        return make_envs(self.config.env, self.n_envs, self.env_threads, first)
+        envs = make_envs(self.config.env, self.n_envs, self.env_threads, first)
+        if self.has_action_masks:
+            envs.read_masks()
+        return envs
 
     def make_policy(self, spec: EnvSpec) -> ActorPolicy:
         """Return the policy, without weights, for environments with this spec."""
@@ -129,7 +139,7 @@ class EnvActor:
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
         self._counter = EpisodeCounter(setup.n_envs, setup.first_env)
         self._stopping = self._midway = False
-        self._window: tuple[Array, BoolArray] | None = None
+        self._window: Window | None = None
         self._restarts = 0
         self._version = -1  # of the weights whose statistics the wrappers have
         config = setup.config.algorithm
@@ -138,8 +148,8 @@ class EnvActor:
     def ready(self) -> None:
         """Do nothing; a call that returns shows that the environments exist."""
 
-    def change_observations(self, change: Callable[[Array], Array]) -> None:
-        """Pass observations [B, *observation_shape] through a function from now on."""
+    def change_observations(self, change: Change) -> None:
+        """Pass observations through a function from now on; see `Envs.change`."""
         self._envs.change = change
 
     def stop(self) -> None:
@@ -171,7 +181,8 @@ class EnvActor:
         self._policy.begin_rollout(self._noise)
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
-        rows = TrajectoryWriter(before, length, self.spec.is_image, self._coder)
+        masks, is_image = self._envs.action_masks, self.spec.is_image
+        rows = TrajectoryWriter(before, length, is_image, self._coder, masks)
         episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._window = rows.last_window()
         self._midway = False
@@ -205,6 +216,7 @@ class EnvActor:
                 raise Stopped
             done = env_steps + t * env_steps_per_row
             clock = time.perf_counter()
+            self._policy.action_masks = rows.action_masks(t)
             chosen = self._policy.act(rows.input(t), drawn, done)
             chose = time.perf_counter()
             step = self._envs.step(chosen.stepped)
@@ -236,7 +248,7 @@ class EnvActor:
             "discounted": encode_array(self._moments.returns),
             "memory": encode_array(self._policy.memory),
             "envs": envs,
-            "history": [encode_array(x) for x in self._window or ()] if envs else None,
+            "history": [encode_arrays(x) for x in self._window or ()] if envs else None,
         }
 
     def restore(self, state: dict[str, Any]) -> int:
@@ -288,7 +300,8 @@ class EnvActor:
         self._envs.statistics.take()  # the checkpoint has what was measured
         self._envs.restore(state["envs"])
         frames, firsts = state["history"]
-        self._window = decode_array(frames, observations), decode_array(firsts, starts)
+        decoded = decode_arrays(frames, observations), decode_array(firsts, starts)
+        self._window = decoded
         self._counter.lengths = lengths
         self._counter.returns = decode_array(state["returns"], self._counter.returns)
         self._counter.ended = decode_array(state["ended"], self._counter.ended)
@@ -298,7 +311,7 @@ class EnvActor:
         self._policy.memory = decode_array(state["memory"], like)
         return 0
 
-    def _reset(self) -> tuple[Array, BoolArray]:
+    def _reset(self) -> Window:
         """Begin the first episodes; return frames and episode starts before row 0."""
         seed = self._setup.seed % SEED_LIMIT
         if self._restarts:

@@ -13,7 +13,14 @@ from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
 from xagents_ray.algorithms.run_spec import SEED_LIMIT
 from xagents_ray.core.errors import EndlessEpisode, Stopped
-from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
+from xagents_ray.core.stacks import network_input
+from xagents_ray.core.trajectory import (
+    Array,
+    Episode,
+    Observations,
+    Weights,
+    map_array,
+)
 
 # Number of env steps after which all decaying exploration has ended.
 TRAINED = sys.maxsize
@@ -102,7 +109,7 @@ def check_end(envs: Envs, lengths: Array) -> None:
 def play_forever(
     envs: Envs,
     policy: ActorPolicy,
-    first: Array,
+    first: Observations,
     generators: list[np.random.Generator],
     greedy: bool,
     random_share: float = 0.0,
@@ -115,10 +122,11 @@ def play_forever(
     """
     randomize = _randomizer(envs, generators, random_share)
     frames, starts = first_window(first, envs.spec.stack)
-    ended = np.zeros(len(first), np.bool_)
+    ended = np.zeros(starts.shape[1], np.bool_)
     policy.reset_memory(~ended)
     while True:
-        seen = stack_frames(frames, starts) if envs.spec.is_image else frames[-1]
+        seen = network_input(frames, starts, envs.spec.is_image)
+        policy.action_masks = envs.action_masks
         if greedy:
             actions = policy.greedy(seen)
         else:
@@ -127,9 +135,14 @@ def play_forever(
         step = envs.step(randomize(actions))
         policy.reset_memory(ended)
         yield step
-        frames = np.concatenate([frames[1:], step.observations[None]])
+        frames = map_array(_moved_on, frames, step.observations)
         starts = np.concatenate([starts[1:], ended[None]])
         ended = step.ended
+
+
+def _moved_on(window: Array, newest: Array) -> Array:
+    """Return a window [stack, ...] without its oldest row, with the newest added."""
+    return np.concatenate([window[1:], newest[None]])
 
 
 def _randomizer(

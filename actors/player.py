@@ -178,6 +178,8 @@ class Player:
         if config.render:
             self._window = Window(f"{setup.algorithm.name} {setup.config.env.env}")
         self._envs = make_one(setup.config.env, mode, setup.first_index or 0)
+        if setup.has_action_masks:
+            self._envs.read_masks()
         self._policy = setup.make_policy(self._envs.spec)
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:

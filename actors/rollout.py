@@ -1,5 +1,7 @@
 """A rollout in progress: its trajectory, and statistics of its steps."""
 
+from typing import TypeAlias
+
 import numpy as np
 
 from xagents_ray.actors.envs.step_info import InfoCoder
@@ -8,71 +10,99 @@ from xagents_ray.actors.policies.base import Actions, ActorPolicy
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of, pool_goals
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.stacks import network_input
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
     Episode,
+    Observations,
     Trajectory,
-    stack_frames,
+    arrays_of,
+    map_array,
+    paired_arrays,
+    vectors_of,
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+Window: TypeAlias = tuple[Observations, BoolArray]
+"""Frames [stack, B, *observation_shape] and episode starts, bool [stack, B].
 
-def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
+The frames are a dict of such arrays if observations have several.
+"""
+
+
+def first_window(first: Observations, stack: int) -> Window:
     """Return the window after a reset: frames, zeros except the newest, and starts.
 
-    From observations [B, *observation_shape] to frames [stack, B, *observation_shape]
-    and episode starts, bool [stack, B].
+    `first` are the observations of the reset, [B, *observation_shape] or a dict.
     """
-    observations = np.zeros((stack, *first.shape), first.dtype)
-    starts = np.zeros(observations.shape[:2], np.bool_)
-    observations[-1], starts[-1] = first, True
-    return observations, starts
+
+    def newest(rows: Array) -> Array:
+        frames = np.zeros((stack, *rows.shape), rows.dtype)
+        frames[-1] = rows
+        return frames
+
+    starts = np.zeros((stack, len(arrays_of(first)[0])), np.bool_)
+    starts[-1] = True
+    return map_array(newest, first), starts
 
 
 class TrajectoryWriter:
     """Collects the rows of one rollout.
 
     Args:
-        before: frames [stack, B, *observation_shape] and starts bool [stack, B] of the
-            window before row 0.
+        before: window before row 0.
         length: number of rows, T.
-        is_image: whether to stack frames for the network.
+        is_image: whether one array of observations has frames to stack.
         coder: coder of the infos of steps; None if they are not stored.
+        action_masks: masks of the observations of row 0, bool [B, action_units]; None
+            without masks.
     """
 
     def __init__(
         self,
-        before: tuple[Array, BoolArray],
+        before: Window,
         length: int,
         is_image: bool,
         coder: InfoCoder | None = None,
+        action_masks: BoolArray | None = None,
     ) -> None:
-        stack, envs, *shape = before[0].shape
+        frames, starts = before
+        stack, envs = starts.shape
         self._stack, self._is_image = stack, is_image
-        self.observations: Array = np.empty(
-            (length + stack, envs, *shape), before[0].dtype
-        )
         self.starts = np.zeros((length + stack, envs), np.bool_)
-        self.observations[:stack], self.starts[:stack] = before
+        self.starts[:stack] = starts
+
+        def with_rows(window: Array) -> Array:
+            rows = np.empty((length + stack, *window.shape[1:]), window.dtype)
+            rows[:stack] = window
+            return rows
+
+        self.observations: Observations = map_array(with_rows, frames)
         self._rewards = np.empty((length, envs), np.float32)
         self._terminated = np.empty((length, envs), np.bool_)
         self._truncated = np.empty((length, envs), np.bool_)
         self._raw_rewards: list[Array] = []
         self._chosen: list[Actions] = []
         self._coder, self._info = coder, list[Array]()
+        self._masks = [] if action_masks is None else [action_masks]
 
-    def input(self, t: int) -> Array:
-        """Return the network's input at row t, 0 to T: [B, *input_shape]."""
-        if not self._is_image:
-            row: Array = self.observations[t]
-            return row
-        window = slice(t, t + self._stack)
-        return stack_frames(self.observations[window], self.starts[window])
+    def input(self, t: int) -> Observations:
+        """Return the network's input at row t, 0 to T: [B, *input_shape], or a dict."""
+        rows, window = self.observations, slice(t, t + self._stack)
+        if not (self._is_image or isinstance(rows, dict)):
+            return rows[t]
+        frames = map_array(lambda x: x[window], rows)
+        return network_input(frames, self.starts[window], self._is_image)
+
+    def action_masks(self, t: int) -> BoolArray | None:
+        """Return the masks at row t, 0 to T: bool [B, action_units], or None."""
+        return self._masks[t] if self._masks else None
 
     def write(self, t: int, chosen: Actions, step: EnvStep, resets: BoolArray) -> None:
         """Write row t; `resets`, bool [B], marks environments that only reset."""
-        self.observations[t + self._stack] = step.observations
+        for rows, newest in paired_arrays(self.observations, step.observations):
+            rows[t + self._stack] = newest
         self.starts[t + self._stack] = resets
         self._rewards[t] = step.rewards
         self._raw_rewards.append(step.raw_rewards)
@@ -81,11 +111,14 @@ class TrajectoryWriter:
         self._chosen.append(chosen)
         if self._coder is not None:
             self._info.append(self._coder.encode_step(step.infos, ~resets))
+        if step.action_masks is not None:
+            self._masks.append(step.action_masks)
 
-    def last_window(self) -> tuple[Array, BoolArray]:
+    def last_window(self) -> Window:
         """Return copies of the newest frames and starts, for the next rollout."""
         length = len(self._rewards)
-        return self.observations[length:].copy(), self.starts[length:].copy()
+        frames = map_array(lambda rows: rows[length:].copy(), self.observations)
+        return frames, self.starts[length:].copy()
 
     def check_rewards(self) -> None:
         """Raise Diverged if a reward is not finite, or too large for float32."""
@@ -123,6 +156,7 @@ class TrajectoryWriter:
             probabilities=policy.probabilities(rows),
             info=np.stack(self._info) if self._info else None,
             network_noise=None if drawn is None else drawn[None],
+            action_masks=np.array(self._masks) if self._masks else None,
         )
 
 
@@ -190,7 +224,8 @@ class RolloutMoments:
         if not (c.normalize_observations or c.normalize_rewards) or not valid.any():
             return found
         if c.normalize_observations:
-            moments = moments_of(trajectory.observations[:-1][valid])
+            rows = vectors_of(trajectory.observations)[trajectory.stack - 1 : -1]
+            moments = moments_of(rows[valid])
             if self._goals is not None:
                 moments = pool_goals(moments, self._goals)
             found[OBSERVATION] = moments

@@ -22,13 +22,13 @@ from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import Batch, assemble_batch
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.stacks import stack_frames
 from xagents_ray.core.trajectory import (
     Array,
     RolloutReport,
     Trajectory,
     Transitions,
     Weights,
-    stack_frames,
 )
 from xagents_ray.replay.base import Replay
 from xagents_ray.run.prepare import prepare_run

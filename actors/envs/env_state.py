@@ -11,9 +11,9 @@ from gymnasium.envs import classic_control as classic
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
-from xagents_ray.actors.envs import atari, interface, wrapping
+from xagents_ray.actors.envs import action_masks, atari, inputs, interface, wrapping
 from xagents_ray.actors.envs.vector_forms import SyncEnvs
-from xagents_ray.core.trajectory import Array
+from xagents_ray.core.trajectory import Array, Observations, map_array
 
 # By exact type, since a subclass may have more state. Attributes that only rendering
 # or checks read, or that don't change after a reset, are not listed.
@@ -36,8 +36,11 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     atari.AtariPreprocessing: (),
     gym.wrappers.NormalizeObservation: (),  # their statistics come with the weights
     gym.wrappers.NormalizeReward: ("discounted_reward",),
-    wrapping.FlattenedEnv: (),
+    inputs.FlattenedEnv: (),
+    inputs.NamedInputs: (),
     wrapping.ChannelsLast: (),
+    action_masks.ReportedMasks: (),
+    action_masks.ObservedMasks: (),
 }
 
 
@@ -87,6 +90,19 @@ def encode_array(array: Array) -> dict[str, Any]:
     """Return a numeric array as JSON, bit for bit."""
     data = base64.b64encode(array.tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": data}
+
+
+def encode_arrays(observations: Observations) -> dict[str, Any]:
+    """Return one array or a dict of arrays as JSON, bit for bit."""
+    encoded: dict[str, Any] = map_array(encode_array, observations)
+    return encoded
+
+
+def decode_arrays(value: dict[str, Any], like: Observations) -> Observations:
+    """Return encoded arrays of the same form as `like`; see `decode_array`."""
+    if isinstance(like, dict) and value.keys() != like.keys():
+        raise ValueError(f"expected {[*like]}, got {[*value]}")
+    return map_array(lambda own, each: decode_array(each, own), like, value)
 
 
 def decode_array(value: dict[str, Any], like: Array) -> Array:

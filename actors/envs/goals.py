@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.actors.envs import indices, interface, wrapping
+from xagents_ray.actors.envs import indices, inputs, interface
 from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.actors.envs.step_info import InfoCoder, ReadInfo, find_fields
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.objects import install_definitions
-from xagents_ray.core.spec import EnvSpec, InfoField
+from xagents_ray.core.spec import VECTOR, EnvSpec, InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import EnvConfig
@@ -150,22 +150,30 @@ class GoalRewards:
     def _sample_steps(self, count: int) -> _GoalSteps:
         """Return random steps, the same ones in each call."""
         env, goal_steps = self._env, list[tuple[Any, ...]]()
-        goals = wrapping.goals_of(wrapping.space_before_flattening(env))
+        space = inputs.space_before_arrays(env)
+        goals, named = inputs.goals_of(space), inputs.inputs_of(space)
         assert goals is not None
+
+        def vectors_of(observation: Any) -> Array:
+            if isinstance(observation, dict):
+                observation = inputs.join_vectors(observation, named)[VECTOR]
+            return np.asarray(observation, np.float32)
+
         achieved, desired = goals.slices
         env.action_space.seed(0)
-        before, _ = env.reset(seed=0)
+        before = vectors_of(env.reset(seed=0)[0])
         for _ in range(count):
-            after, reward, *ends, info = env.step(env.action_space.sample())
-            pair = np.float32(after[achieved]), np.float32(before[desired])
+            observation, reward, *ends, info = env.step(env.action_space.sample())
+            after = vectors_of(observation)
+            pair = after[achieved], before[desired]
             goal_steps.append((*pair, float(reward), dict(info)))
-            before = env.reset()[0] if any(ends) else after
+            before = vectors_of(env.reset()[0]) if any(ends) else after
         reached, wanted, rewards, infos = zip(*goal_steps, strict=True)
         return _GoalSteps(np.stack(reached), np.stack(wanted), [*rewards], [*infos])
 
     def _sample_rows(self) -> tuple[FloatArray, FloatArray, Infos]:
         """Return two achieved goals, one desired goal twice, and two infos."""
-        space: Any = wrapping.space_before_flattening(self._env)
+        space: Any = inputs.space_before_arrays(self._env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
         infos: Infos = [{}, {}]
         if self.info:

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from xagents_ray.actors.envs.mismatch import FINITE, find_mismatch, not_finite
 from xagents_ray.core.errors import (
     Diverged,
     EnvironmentFault,
@@ -49,8 +50,6 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
                 what = f"its {name} is not a space of gymnasium.spaces"
                 raise env_fault(env_id, what, place, "set one when it is made")
         self._parameters = _named(env)
-        space = env.observation_space
-        self._space = space if isinstance(space, gym.spaces.Box) else None
 
     def reset(self, **given: Any) -> Any:
         """Return the first observation and the info."""
@@ -98,21 +97,10 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
 
     def _check_observation(self, name: str, observation: Any) -> None:
         """Raise EnvironmentFault if an observation is not in the observation space."""
-        space = self._space
-        if space is None:
-            return
-        found = np.asarray(observation)
-        if found.shape != space.shape:
-            what = f"{name}() gave an observation of shape {found.shape}"
-            remedy = f"observation_space has {space.shape}: make them the same"
-        elif not np.can_cast(found.dtype, space.dtype, "same_kind"):
-            what = f"{name}() gave an observation of {found.dtype} numbers"
-            remedy = f"observation_space has {space.dtype}: make them the same"
-        elif found.dtype.kind == "f" and not np.isfinite(found).all():
-            what, remedy = f"{name}() gave {_infinite(found)}", _FINITE
-        else:
-            return
-        raise self._fault(name, what, remedy)
+        found = find_mismatch(self.env.observation_space, observation)
+        if found is not None:
+            what, remedy = found
+            raise self._fault(name, f"{name}() gave {what}", remedy)
 
     def _fault(
         self, name: str, what: str, remedy: str, trace: str = ""
@@ -120,7 +108,34 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return env_fault(self._id, what, method_line(self.env, name), remedy, trace)
 
 
-_FINITE = "return finite numbers"
+class VectorCheck(gym.vector.VectorWrapper):
+    """Wrapper that checks the observations of a user's vector environment.
+
+    Raises:
+        EnvironmentFault: from `reset` and `step`, if one is not in its space.
+    """
+
+    def __init__(self, envs: Any, env_id: str) -> None:
+        super().__init__(envs)
+        self._id = env_id
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Begin an episode in every environment."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._check("reset", observations)
+        return observations, infos
+
+    def step(self, actions: Any) -> Any:
+        observations, *results = self.env.step(actions)
+        self._check("step", observations)
+        return observations, *results
+
+    def _check(self, name: str, observations: Any) -> None:
+        found = find_mismatch(self.env.observation_space, observations)
+        if found is not None:
+            what, remedy = found
+            place = method_line(self.env, name)
+            raise env_fault(self._id, f"{name}() gave {what}", place, remedy)
 
 
 def check_observations(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
@@ -131,7 +146,8 @@ def check_observations(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) 
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         place = "" if env is None else method_line(env, "step")
-        raise env_fault(env_id, f"it gave {_infinite(rows)}", place, _FINITE)
+        what = f"it gave an observation of {not_finite(rows)}"
+        raise env_fault(env_id, what, place, FINITE)
 
 
 def env_fault(
@@ -209,7 +225,3 @@ def _named(env: gym.Env[Any, Any]) -> set[str]:
 def _described(result: Any) -> str:
     is_tuple = isinstance(result, tuple)
     return f"{len(result)} values" if is_tuple else f"one {type(result).__name__}"
-
-
-def _infinite(numbers: Array) -> str:
-    return f"an observation of {numbers[~np.isfinite(numbers)][0]}"

@@ -12,18 +12,21 @@ import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import (
+    action_masks,
     atari,
     factory,
     indices,
+    inputs,
     interface,
     old_gym,
     registry,
+    stacked,
     vector_forms,
     wrapper_statistics,
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
-from xagents_ray.core.errors import UserError, pluralize
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
@@ -48,8 +51,8 @@ def probe(
     """
     install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
-        envs = make_envs(config, 1, 1, index)
-        envs.close()
+        with closing(make_envs(config, 1, 1, index)) as envs:
+            envs.try_reset()
     return envs.spec
 
 
@@ -64,39 +67,8 @@ def check_env(config: EnvConfig) -> EnvSpec:
         config = dataclasses.replace(config, vectorization="sync")
     with interface.errors_name_line(str(config.env)):
         with closing(make_envs(config, 1, 1)) as envs:
-            if envs.is_checked:
-                envs.check_finite(envs.reset(0))
+            envs.try_reset()
             return dataclasses.replace(envs.spec, remembering=envs.remembering())
-
-
-def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
-    """Return notes for the user about an environment and its spec."""
-    env_id = str(config.env)
-    newest = None if ":" in env_id else registry.newest_version(env_id)
-    found = []
-    if newest not in (None, env_id):
-        found.append(f"{env_id} is outdated; its newest version is {newest}")
-    if spec is not None and spec.flattened:
-        found.append(
-            f"{env_id} has {spec.flattened} observations, flattened to vectors of "
-            f"{pluralize(spec.observation_shape[0], 'number')}; to read images, return "
-            "uint8 arrays [H, W, C] from a function that --state-to-input names"
-        )
-    if spec is not None and spec.channels_first:
-        *sides, channels = spec.observation_shape
-        found.append(
-            f"{env_id} has images {[channels, *sides]} with the channels first, which "
-            f"are read as {[*sides, channels]}; if they are stacks of frames already, "
-            "add --frame-stack 1"
-        )
-    for name in () if spec is None else spec.remembering:
-        found.append(
-            f"The wrapper {name} keeps a state from one episode to the next: "
-            "evaluations, play and loaded policies start without it, and --resume too "
-            "unless it has get_state and set_state; the statistics of "
-            "--normalize-observations and --normalize-rewards are saved with the run"
-        )
-    return tuple(found)
 
 
 def choose_vectorization(config: EnvConfig) -> EnvConfig:
@@ -226,9 +198,7 @@ def make_stacked(
     """
     env = make_single(config, render_mode, indices.next_own_index(config))
     wrapper_statistics.load_into(env, arrays)
-    if stack == 1:
-        return env
-    return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")
+    return stacked.stack_images(env, stack)
 
 
 @registry.without_version_warning()
@@ -250,8 +220,10 @@ def _single(
                 env = old_gym.adapt_made(env_id, env, render_mode)
         is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
         env = wrapping.wrap_env(env, config)
-    if is_own and (config.preprocess or config.state_to_input is not None):
-        env = interface.InterfaceCheck(env, env_id)
+    is_changed = config.preprocess or config.state_to_input is not None
+    if is_own and (is_changed or inputs.has_parts(env)):
+        env, is_own = interface.InterfaceCheck(env, env_id), False
+    env = action_masks.report_masks(env) if config.action_masks else env
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
         if own is not None and (skip := atari.frames_per_step(env)) != 1:
             raise UserError(
@@ -259,10 +231,12 @@ def _single(
                 f"environment that {env_id} makes repeats it for {skip}: make it with "
                 "frameskip=1, or drop --preprocess."
             )
-        env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
+        env = atari.AtariPreprocessing(env, config.max_frame)
     if config.state_to_input is not None:
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True
-    env = wrapping.flatten_observations(env)
+        if inputs.has_parts(env):
+            env, is_own = interface.InterfaceCheck(env, env_id), False
+    env = inputs.as_arrays(env)
     env = interface.InterfaceCheck(env, env_id) if is_own else env
     made: gym.Env[Any, Any] = wrapping.with_channels_last(env)
     return made

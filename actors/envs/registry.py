@@ -130,7 +130,7 @@ def newest_version(env_id: str) -> str | None:
 
 @contextlib.contextmanager
 def without_version_warning() -> Iterator[None]:
-    """Hide Gymnasium's warning about an outdated version; `make.notes` reports it."""
+    """Hide Gymnasium's warning about an outdated version; `env_notes` reports it."""
     with warnings.catch_warnings():
         message = ".*The environment .* is out of date"
         warnings.filterwarnings("ignore", message, DeprecationWarning)

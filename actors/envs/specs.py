@@ -5,9 +5,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import wrapping
+from xagents_ray.actors.envs import inputs, wrapping
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, InputSpec
 from xagents_ray.settings.training import EnvConfig
 
 
@@ -16,32 +16,33 @@ def spec_of(
     actions: gym.Space[Any],
     config: EnvConfig,
     made_at: str,
+    own: gym.Space[Any] | None = None,
 ) -> EnvSpec:
     """Return the spec of an environment with the given spaces.
 
     uint8 observations of two or three dimensions are frames; all others are vectors,
     flattened when they have more than one dimension. Errors name `made_at`, the file
-    and line of a user-defined environment; it is "" for a library's.
+    and line of a user-defined environment; it is "" for a library's. `own` is the space
+    of one observation before `inputs.as_arrays`; None if it is the same.
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
+    inputs.check_parts(observations if own is None else own, env)
+    named, facts = inputs.inputs_of(own), action_facts(actions, env)
+    facts |= {
+        "goals": inputs.goals_of(own),
+        "channels_first": inputs.has_channels_first(own),
+    }
     if not isinstance(observations, gym.spaces.Box):
-        raise UserError(
-            f"{env} has {type(observations).__name__} observations, whose size isn't "
-            "fixed: make an array of each with --state-to-input."
-        )
+        return _spec_of_several(named, config, facts)
     shape, flattened = observations.shape, ""
-    is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
+    is_image = wrapping.is_image(observations)
     if not is_image:
-        if len(shape) > 1:
+        if own is not None:
+            flattened = type(own).__name__
+        elif len(shape) > 1:
             flattened = f"{observations.dtype} {list(shape)}"
         shape = (int(np.prod(shape)),)
-        stacked = config.frame_stack != EnvConfig.frame_stack
-        if config.preprocess or stacked:
-            flag = "--preprocess" if config.preprocess else "--frame-stack"
-            raise UserError(
-                f"{flag} is for images and the observations of {config.env} are "
-                f"vectors of {shape[0]} numbers: leave the flag out."
-            )
+        _refuse_image_flags(shape, config)
     elif len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]  # AtariVectorEnv's stack of one frame
     return EnvSpec(
@@ -49,7 +50,38 @@ def spec_of(
         observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
         stack=config.frame_stack if is_image else 1,
         flattened=flattened,
-        **action_facts(actions, env),
+        inputs=named,
+        **facts,
+    )
+
+
+def _refuse_image_flags(shape: tuple[int, ...], config: EnvConfig) -> None:
+    """Raise UserError for settings of images if observations are vectors."""
+    stacked = config.frame_stack != EnvConfig.frame_stack
+    if config.preprocess or stacked:
+        flag = "--preprocess" if config.preprocess else "--frame-stack"
+        raise UserError(
+            f"{flag} is for images and the observations of {config.env} are "
+            f"vectors of {shape[0]} numbers: leave the flag out."
+        )
+
+
+def _spec_of_several(
+    named: tuple[InputSpec, ...], config: EnvConfig, facts: dict[str, Any]
+) -> EnvSpec:
+    """Return the spec of an environment with observations of several arrays."""
+    if config.preprocess:
+        raise UserError(
+            f"--preprocess is for observations of one image and those of {config.env} "
+            f"have the parts {', '.join(each.name for each in named)}: leave it out."
+        )
+    sizes = [each.shape[0] for each in named if not each.is_image]
+    return EnvSpec(
+        observation_shape=(sum(sizes),),
+        observation_dtype="float32",
+        stack=config.frame_stack,
+        inputs=named,
+        **facts,
     )
 
 

@@ -1,4 +1,4 @@
-"""Entries of `info` that are stored with each step, for rewards of other goals.
+"""Entries of `info`: success, and those stored with each step for other goals.
 
 `compute_reward` of a goal environment may read the `info` of its step. The entries that
 it reads are found by calling it; they must be numbers, or arrays of numbers.
@@ -22,6 +22,9 @@ from xagents_ray.actors.envs import interface
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import InfoField
 from xagents_ray.core.trajectory import Array, BoolArray
+
+_SUCCESS = ("is_success", "success")
+"""Entries of `info` that report success; the first one present counts."""
 
 
 class ReadInfo(dict[Any, Any]):
@@ -168,6 +171,47 @@ class InfoCoder:
                 f"--her: compute_reward of {self._env_id} reads info[{key!r}], which "
                 "it didn't read at first, so it isn't stored: read it in every call."
             )
+
+
+def read_success(
+    infos: Mapping[Any, Any],
+    ended: BoolArray,
+    fault: Callable[[str, Any, str], UserError],
+) -> Array | None:
+    """Return which environments' episodes succeeded, object [B]; None if none says so.
+
+    It is True or False where an episode ended, bool [B], and reports that, else None.
+
+    Args:
+        infos: infos in the form of Gymnasium's vector environments.
+        ended: where an episode ended.
+        fault: function of the key and value of a wrong entry and a remedy that returns
+            the error to raise: a success is a boolean, 0, 1 or None.
+    """
+    names = [name for name in _SUCCESS if name in infos]
+    if not names or not np.count_nonzero(ended):
+        return None
+    success = np.full(len(ended), None, object)
+    for i in ended.nonzero()[0].tolist():
+        for name in names:
+            is_said, values = infos.get(f"_{name}"), infos[name]
+            if np.ndim(values) == 0:
+                raise fault(name, values, "give one per environment")
+            if success[i] is None and (is_said is None or is_said[i]):
+                success[i] = _truth(name, values[i], fault)
+    return success
+
+
+def _truth(
+    name: str, value: Any, fault: Callable[[str, Any, str], UserError]
+) -> bool | None:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if isinstance(value, int | float | np.number) and value in (0, 1):
+        return bool(value)
+    raise fault(name, value, "give True, False or None, or leave it out")
 
 
 def of_one_env(info: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -13,25 +13,33 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import env_state, interface, memory, wrapping
+from xagents_ray.actors.envs import env_state, inputs, interface, memory, wrapping
+from xagents_ray.actors.envs.action_masks import KEY, MaskReader, reports_masks
 from xagents_ray.actors.envs.specs import spec_of
-from xagents_ray.actors.envs.step_info import InfoCoder
-from xagents_ray.actors.envs.vector_forms import AsyncEnvs, InfoReader
+from xagents_ray.actors.envs.step_info import InfoCoder, read_success
+from xagents_ray.actors.envs.vector_forms import AsyncEnvs, read_also
 from xagents_ray.actors.envs.wrapper_statistics import WrapperStatistics
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import InfoField
-from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Observations,
+    arrays_of,
+    map_array,
+)
 from xagents_ray.settings.training import EnvConfig
 
-_SUCCESS = ("is_success", "success")
-"""Entries of `info` that report success; the first one present counts."""
+Change = Callable[[Observations], Observations]
+"""Function of observations that returns others of the same form."""
 
 
 class EnvStep(NamedTuple):
     """One step of B environments.
 
     Attributes:
-        observations: [B, *observation_shape].
+        observations: [B, *observation_shape], or a dict of arrays by name.
         rewards: float32 [B], for learning: clipped when frames are preprocessed.
         raw_rewards: float64 [B], for reports.
         terminated: bool [B], true where no value follows; with preprocessing, losing an
@@ -42,9 +50,11 @@ class EnvStep(NamedTuple):
             failure, else None; None if no environment reports it.
         infos: the entries of `info` that are read, in the form of Gymnasium's vector
             environments.
+        action_masks: bool [B, action_units], the actions that the observations allow,
+            or None.
     """
 
-    observations: Array
+    observations: Observations
     rewards: FloatArray
     raw_rewards: Array
     terminated: BoolArray
@@ -52,6 +62,7 @@ class EnvStep(NamedTuple):
     ended: BoolArray
     success: Array | None = None
     infos: Mapping[Any, Any] = MappingProxyType({})
+    action_masks: BoolArray | None = None
 
 
 def learning_rewards(raw: Array, clip: bool) -> FloatArray:
@@ -66,14 +77,19 @@ class Envs:
     Attributes:
         id: the name of the environment.
         spec: the spec of one environment, for networks.
-        flattened: space of one observation before flattening; None if it is an array.
+        own_space: space of one observation as the environment returns it; None if it is
+            an array.
         statistics: running statistics of normalizing wrappers.
         has_time_limit: whether the episodes are known to end.
-        change: function that observations [B, *observation_shape] pass through; None
-            to leave them unchanged.
+        change: function that observations [B, *observation_shape], or a dict of arrays,
+            pass through; None to leave them unchanged.
+        action_masks: masks of the newest observations, bool [B, action_units]; None if
+            the spec has none.
     """
 
-    change: Callable[[Array], Array] | None = None
+    change: Change | None = None
+    action_masks: BoolArray | None = None
+    _mask_reader: MaskReader | None = None
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
@@ -83,21 +99,19 @@ class Envs:
         made_at = (
             "" if self._one is None else interface.method_line(self._one, "__init__")
         )
-        spec = spec_of(space, actions, config, made_at)
         one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             one = envs.one
+        self.own_space = inputs.space_before_arrays(one)
+        spec = spec_of(space, actions, config, made_at, self.own_space)
         self._place = interface.method_line(one, "step")
         self.has_time_limit = wrapping.has_time_limit(one)
-        self.flattened = wrapping.space_before_flattening(one)
         self.statistics = WrapperStatistics(envs, one)
         is_color = len(spec.observation_shape) == 3
-        kind = "" if self.flattened is None else type(self.flattened).__name__
         self.spec = dataclasses.replace(
             spec,
-            flattened=kind or spec.flattened,
-            channels_first=is_color and wrapping.has_channels_first(one),
-            goals=wrapping.goals_of(self.flattened),
+            channels_first=spec.channels_first
+            or (is_color and wrapping.has_channels_first(one)),
             wrappers=self.statistics.shapes,
         )
         self._own_actions = wrapping.action_converter(actions)
@@ -107,8 +121,11 @@ class Envs:
         self._is_plain = not (self.spec.action_sizes or is_shifted or is_wide)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
+        self._finds_masks = config.action_masks and not config.preprocess
+        if reports_masks(envs) or reports_masks(one):
+            self.read_masks()
 
-    def reset(self, seed: int) -> Array:
+    def reset(self, seed: int) -> Observations:
         """Begin an episode in every environment, seeding environment i with seed + i.
 
         Vector environments with a single generator are seeded with `seed`.
@@ -116,6 +133,9 @@ class Envs:
         observations, infos = self._envs.reset(seed=seed)
         if self._clip:
             self._lives = self._count_lives(infos)
+        if self._mask_reader is not None:
+            none_ended = np.zeros(len(self._lives), np.bool_)
+            self.action_masks = self._mask_reader.read(infos, none_ended)
         return self._observations(observations)
 
     def step(self, actions: Array) -> EnvStep:
@@ -128,6 +148,8 @@ class Envs:
             lives = self._count_lives(infos)
             terminated = terminated | ((lives < self._lives) & (lives > 0))
             self._lives = lives
+        if self._mask_reader is not None:
+            self.action_masks = self._mask_reader.read(infos, ended)
         return EnvStep(
             self._observations(observations),
             learning_rewards(raw, self._clip),
@@ -137,14 +159,39 @@ class Envs:
             ended,
             self._success(infos, ended),
             infos,
+            self.action_masks,
         )
+
+    def try_reset(self) -> None:
+        """Reset once; the spec then says whether infos have masks.
+
+        Raises:
+            EnvironmentFault: the environment breaks Gymnasium's interface.
+        """
+        if not (self.is_checked or self._finds_masks):
+            return
+        if self._finds_masks:
+            read_also(self._envs, {KEY})
+        observations, infos = self._envs.reset(seed=0)
+        if self._finds_masks and isinstance(infos, Mapping) and KEY in infos:
+            self.read_masks()
+        if self.is_checked:
+            self.check_finite(self._observations(observations))
+
+    def read_masks(self) -> None:
+        """Read masks from the infos from now on."""
+        self.spec = dataclasses.replace(self.spec, has_action_masks=True)
+        if self.spec.is_discrete:  # no agent takes masks of other actions
+            self._mask_reader = MaskReader(
+                self.spec, lambda value, remedy: self._fault(KEY, value, remedy)
+            )
+        read_also(self._envs, {KEY})
 
     def read_info(self, fields: tuple[InfoField, ...]) -> InfoCoder | None:
         """Make steps keep entries of `info`; return their coder, None without any."""
         if not fields:
             return None
-        if isinstance(self._envs, InfoReader):
-            self._envs.read_also = frozenset(each.key for each in fields)
+        read_also(self._envs, {each.key for each in fields})
         return InfoCoder(fields, self.id, self._place)
 
     @property
@@ -182,15 +229,20 @@ class Envs:
         """Return the user's wrappers with memory, found by stepping."""
         return memory.remembering_wrappers(self._envs)
 
-    def check_finite(self, observations: Array) -> None:
+    def check_finite(self, observations: Observations) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""
-        interface.check_observations(self.id, self._one, observations)
+        for rows in arrays_of(observations):
+            interface.check_observations(self.id, self._one, rows)
 
     def state(self) -> dict[str, Any] | None:
         """Return the state as JSON; None if a layer's state is not available."""
         envs = env_state.get_envs_state(self._envs)
-        lives = env_state.encode_array(self._lives)
-        return None if envs is None else {"lives": lives, "envs": envs}
+        if envs is None:
+            return None
+        found = {"lives": env_state.encode_array(self._lives), "envs": envs}
+        if self.action_masks is not None:
+            found[KEY] = env_state.encode_array(self.action_masks)
+        return found
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a state; call it after a reset.
@@ -201,14 +253,22 @@ class Envs:
         """
         env_state.set_envs_state(self._envs, state["envs"])
         self._lives = env_state.decode_array(state["lives"], self._lives)
+        if (masks := self.action_masks) is not None:
+            self.action_masks = env_state.decode_array(state[KEY], masks)
 
     def close(self) -> None:
         self._envs.close()
 
-    def _observations(self, observations: Array) -> Array:
-        dtype = self.spec.observation_dtype
-        frames = np.asarray(observations, dtype).reshape(self._shape)
-        return frames if self.change is None else self.change(frames.copy())
+    def _observations(self, observations: Any) -> Observations:
+        frames: Observations
+        if isinstance(observations, dict):
+            frames = inputs.join_vectors(observations, self.spec.inputs)
+        else:
+            dtype = self.spec.observation_dtype
+            frames = np.asarray(observations, dtype).reshape(self._shape)
+        if self.change is None:
+            return frames
+        return self.change(map_array(np.copy, frames))
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
         """Return each environment's lives, int64 [B]; those not reported stay as is."""
@@ -221,36 +281,11 @@ class Envs:
             raise self._fault("lives", lives, "give a whole number") from None
 
     def _success(self, infos: Any, ended: BoolArray) -> Array | None:
-        """Return `EnvStep.success`.
-
-        Raises:
-            EnvironmentFault: the infos are not a dict, or a reported success is not a
-                boolean, 0, 1 or None.
-        """
+        """Return `EnvStep.success`; EnvironmentFault if the infos are not a dict."""
         if not isinstance(infos, Mapping):  # of a user's vector environment
             what = f"step() returned {infos!r:.80} as the info"
             raise interface.env_fault(self.id, what, self._place, "return a dict")
-        names = [name for name in _SUCCESS if name in infos]
-        if not names or not np.count_nonzero(ended):
-            return None
-        success = np.full(len(ended), None, object)
-        for i in ended.nonzero()[0].tolist():
-            for name in names:
-                is_said, values = infos.get(f"_{name}"), infos[name]
-                if np.ndim(values) == 0:
-                    raise self._fault(name, values, "give one per environment")
-                if success[i] is None and (is_said is None or is_said[i]):
-                    success[i] = self._truth(name, values[i])
-        return success
-
-    def _truth(self, name: str, value: Any) -> bool | None:
-        if isinstance(value, np.ndarray) and value.size == 1:
-            value = value.item()
-        if value is None or isinstance(value, bool | np.bool_):
-            return None if value is None else bool(value)
-        if isinstance(value, int | float | np.number) and value in (0, 1):
-            return bool(value)
-        raise self._fault(name, value, "give True, False or None, or leave it out")
+        return read_success(infos, ended, self._fault)
 
     def _fault(self, name: str, value: Any, remedy: str) -> UserError:
         """Return the error for an entry of `info`, with the line of `step`."""

@@ -2,13 +2,21 @@
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import atari, factory, interface, registry, wrapping
+from xagents_ray.actors.envs import (
+    action_masks,
+    atari,
+    factory,
+    inputs,
+    interface,
+    registry,
+    wrapping,
+)
 from xagents_ray.actors.envs.wrapper_statistics import SharingEnv, is_normalizing
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
@@ -41,7 +49,8 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
+    envs = action_masks.report_masks(envs) if config.action_masks else envs
+    return wrapping.with_channels_last(inputs.as_arrays(envs))
 
 
 def user_vector(
@@ -69,7 +78,10 @@ def user_vector(
         # Only a wrapper would read other entries of the infos.
         envs.read_also = frozenset()
         envs._add_info = functools.partial(InfoReader._add_info, envs)
-    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
+    if inputs.has_parts(envs):
+        envs = interface.VectorCheck(envs, env_id)
+    envs = action_masks.report_masks(envs) if config.action_masks else envs
+    return wrapping.with_channels_last(inputs.as_arrays(envs))
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:
@@ -123,6 +135,13 @@ class InfoReader:
                     vector_infos[name] = np.full(self.num_envs, None, object)
                 vector_infos[name][env_num] = env_info[name]
         return vector_infos
+
+
+def read_also(envs: Any, keys: Collection[Any]) -> None:
+    """Make a vector environment keep further entries of `info`, if it drops any."""
+    *_, base = interface.wrapper_layers(envs)
+    if hasattr(base, "read_also"):
+        base.read_also |= {*keys}
 
 
 class SyncEnvs(InfoReader, gym.vector.SyncVectorEnv):

@@ -1,10 +1,9 @@
 """The user's wrappers around an environment, and the conversion of its spaces."""
 
 import functools
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Array
 from xagents_ray.core.user_code import importing_from_here, is_library, is_of, line_of
 from xagents_ray.settings.options import flag
@@ -44,7 +42,7 @@ def transform_observations(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, An
     """Return an environment with a function applied to its observations.
 
     The new space is derived by applying the function to one sample: uint8 stays, other
-    numbers become float32.
+    numbers become float32. A function that returns a dict gives named arrays.
 
     Raises:
         UserError: the function does not exist, or doesn't return numbers.
@@ -55,38 +53,30 @@ def transform_observations(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, An
     factory.check_call(subject, function, "an observation", remedy, sample)
     name_line = interface.errors_name_line(name, "--state-to-input")
     with np.errstate(all="ignore"), name_line:
-        found = np.asarray(function(sample))
-    if found.dtype.kind not in _NUMBERS:
-        what, remedy = f"it returned {found!r:.80}", "return an array of numbers"
+        returned = function(sample)
+    space = _space_of(returned)
+    if space is None:
+        what, remedy = f"it returned {returned!r:.80}", "return an array of numbers"
         raise interface.flag_fault(subject, what, line_of(function), remedy)
-    is_bytes = found.dtype == np.uint8
-    low, high, dtype = (0, 255, np.uint8) if is_bytes else (-np.inf, np.inf, np.float32)
-    space = gym.spaces.Box(low, high, found.shape, dtype)
-    call = functools.partial(_converted, function, None if is_bytes else np.float32)
+    call = functools.partial(_converted, function, space)
     return gym.wrappers.TransformObservation(env, call, space)
 
 
-class FlattenedEnv(gym.wrappers.FlattenObservation[Any, Any, Any]):
-    """FlattenObservation that this package added, not the user."""
-
-
-class FlattenedVector(gym.wrappers.vector.FlattenObservation):
-    """FlattenObservation for vector environments, added by this package."""
-
-
-def flatten_observations(env: Any) -> Any:
-    """Return a single or vector environment with array observations.
-
-    Gymnasium's wrapper flattens Dict, Tuple and discrete observations to vectors;
-    spaces without a fixed size are left unchanged.
-    """
-    is_vector = isinstance(env, gym.vector.VectorEnv)
-    name = "single_observation_space" if is_vector else "observation_space"
-    space = getattr(env, name, None)
-    has_size = isinstance(space, gym.Space) and space.is_np_flattenable
-    if not has_size or isinstance(space, gym.spaces.Box | gym.spaces.Text):
-        return env
-    return FlattenedVector(env) if is_vector else FlattenedEnv(env)
+def _space_of(returned: Any) -> gym.Space[Any] | None:
+    """Return the space of an array, or a dict of them; None if there are others."""
+    if isinstance(returned, Mapping):
+        spaces = {str(key): _space_of(each) for key, each in returned.items()}
+        known = [(key, each) for key, each in spaces.items() if each is not None]
+        return gym.spaces.Dict(known) if known and len(known) == len(spaces) else None
+    try:
+        found = np.asarray(returned)
+    except ValueError:  # lists of different lengths
+        return None
+    if found.dtype.kind not in _NUMBERS:
+        return None
+    if found.dtype == np.uint8:
+        return gym.spaces.Box(0, 255, found.shape, np.uint8)
+    return gym.spaces.Box(-np.inf, np.inf, found.shape, np.float32)
 
 
 _LEAST_SIDE = 5
@@ -136,14 +126,25 @@ def with_channels_last(env: Any) -> Any:
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
     space = getattr(env, name, None)
-    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
-        return env
-    first, *sides = space.shape if len(space.shape) == 3 else (0, 0, 0)
-    if not 1 < first <= min(_MOST_CHANNELS, *(side - 1 for side in sides)):
-        return env
-    if sides[-1] < _LEAST_SIDE:
+    if not is_image(space) or not come_channels_first(space.shape):
         return env
     return ChannelsLastVector(env) if is_vector else ChannelsLast(env)
+
+
+def is_image(space: Any) -> TypeGuard[gym.spaces.Box]:
+    """Return whether the arrays of a space are frames: uint8 of 2 or 3 dimensions."""
+    is_bytes = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+    return is_bytes and len(space.shape) in (2, 3)
+
+
+def come_channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether frames of a shape are [C, H, W]; see `with_channels_last`."""
+    if len(shape) != 3:
+        return False
+    channels, *sides = shape
+    if not 1 < channels <= min(_MOST_CHANNELS, *(side - 1 for side in sides)):
+        return False
+    return sides[-1] >= _LEAST_SIDE
 
 
 def has_channels_first(env: Any) -> bool:
@@ -173,36 +174,18 @@ def has_time_limit(env: Any) -> bool:
     return is_known and not isinstance(layers[-1], gym.vector.AsyncVectorEnv)
 
 
-def space_before_flattening(env: Any) -> gym.Space[Any] | None:
-    """Return the space of one observation before flattening; None if unchanged."""
-    if isinstance(env, FlattenedVector):
-        return env.env.single_observation_space
-    layers = interface.wrapper_layers(env) if isinstance(env, gym.Env) else ()
-    found = [each for each in layers if isinstance(each, FlattenedEnv)]
-    return found[0].env.observation_space if found else None
+def _converted(function: Callable[[Any], Any], space: Any, observation: Any) -> Any:
+    """Return a function's result for an observation, of the dtypes in a space."""
+    return _of_dtypes(space, function(observation))
 
 
-def goals_of(space: gym.Space[Any] | None) -> Goals | None:
-    """Return the positions of the goals in flattened observations of a space.
-
-    Return None unless it is the space of a goal environment: a Dict of `observation`,
-    `achieved_goal` and `desired_goal`, with goal vectors of the same size.
-    """
-    if not isinstance(space, gym.spaces.Dict):
-        return None
-    sizes = {name: gym.spaces.flatdim(each) for name, each in space.items()}
-    if not {"observation", "achieved_goal", "desired_goal"} <= sizes.keys():
-        return None
-    size, names = sizes["achieved_goal"], ("achieved_goal", "desired_goal")
-    if {space[name].shape for name in names} != {(size,)}:
-        return None
-    ends = dict(zip(sizes, itertools.accumulate(sizes.values()), strict=True))
-    achieved, desired = (ends[name] - size for name in names)
-    return Goals(achieved, desired, size)
-
-
-def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> Array:
-    return np.asarray(function(observation), dtype)
+def _of_dtypes(space: Any, value: Any) -> Any:
+    if isinstance(space, gym.spaces.Dict) and isinstance(value, Mapping):
+        pairs = ((str(key), each) for key, each in value.items())
+        return {key: _of_dtypes(space.spaces.get(key), each) for key, each in pairs}
+    # Anything else is checked against its space.
+    is_float = isinstance(space, gym.spaces.Box) and space.dtype == np.float32
+    return np.asarray(value, np.float32 if is_float else None)
 
 
 def _find(setting: str, name: str) -> Callable[..., Any]:

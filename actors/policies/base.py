@@ -60,6 +60,8 @@ class ActorPolicy(ABC):
         memory_units: size of one environment's memory.
         network_noise: float32 [B, noise_units], the noise on the network's weights in a
             rollout; None if its layers have none, and outside of training.
+        action_masks: bool [B, action_units], the actions that the observations allow;
+            None if all are allowed.
         places: float64 [B], relative indices of the environments in the run, from 0 to
             1; None outside of training.
         scales_actions: whether components of actions that have two finite bounds range
@@ -86,6 +88,7 @@ class ActorPolicy(ABC):
         self.memory_units = spec.action_units
         self.network_noise: FloatArray | None = None
         self.places: Array | None = None
+        self.action_masks: BoolArray | None = None
         self._sde: StateDependentNoise | None = None
         if config.uses_sde:
             self._sde = StateDependentNoise(layout, noise_of(config).sde_steps)
@@ -176,6 +179,27 @@ def noise_generators(
     more = [restarts] if restarts else []
     envs = range(first_env, first_env + n_envs)
     return [np.random.default_rng([seed, env, *more]) for env in envs]
+
+
+FORBIDDEN = np.float32(-1e8)
+"""Logit or value of an action that a mask forbids."""
+
+
+def masked(outputs: FloatArray, masks: BoolArray | None) -> FloatArray:
+    """Return logits or values [B, n], `FORBIDDEN` where masks [B, n] are False."""
+    return outputs if masks is None else np.where(masks, outputs, FORBIDDEN)
+
+
+def random_actions(uniform: Array, n_actions: int, masks: BoolArray | None) -> Array:
+    """Return actions, int32 [B], of uniform numbers [B] in [0, 1).
+
+    Those that masks, bool [B, n_actions], allow are equally likely.
+    """
+    if masks is None:
+        return (uniform * n_actions).astype(np.int32)  # type: ignore[no-any-return]
+    counts = masks.sum(axis=-1, dtype=np.int64)
+    drawn = np.minimum((uniform * counts).astype(np.int64), counts - 1)
+    return largest_index(masks.cumsum(axis=-1) > drawn[:, None])
 
 
 def split_parts(logits: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:

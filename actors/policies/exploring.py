@@ -3,7 +3,13 @@
 import numpy as np
 
 from xagents_ray.actors.policies import parameter_noise
-from xagents_ray.actors.policies.base import Actions, ActorPolicy, largest_index
+from xagents_ray.actors.policies.base import (
+    Actions,
+    ActorPolicy,
+    largest_index,
+    masked,
+    random_actions,
+)
 from xagents_ray.actors.policies.scaled import ScaledPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.dqn import DQNConfig
@@ -46,10 +52,12 @@ class EpsilonGreedyPolicy(ActorPolicy):
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation, with its row of the noise."""
-        actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
+        masks = self.action_masks
+        actions = random_actions(noise[:, -1], self._spec.n_actions, masks)
         if self._layout.noise_units:
             if env_steps >= self._initial_size:
-                actions = largest_index(self._forward(observations, noise[:, :-1])[0])
+                values = self._forward(observations, noise[:, :-1])[0]
+                actions = largest_index(masked(values, masks))
             return Actions(actions, actions)
         explore = noise[:, 0] < decayed_epsilon(self._config, env_steps, self.places)
         if not explore.all():
@@ -58,7 +66,7 @@ class EpsilonGreedyPolicy(ActorPolicy):
 
     def greedy(self, observations: Array) -> Array:
         """Return the actions with the largest values, int32 [B]."""
-        return largest_index(self._forward(observations)[0])
+        return largest_index(masked(self._forward(observations)[0], self.action_masks))
 
 
 def decayed_epsilon(

@@ -95,8 +95,12 @@ def rollout_bytes(run: RunSpec) -> int:
 
 def _observation_bytes(run: RunSpec) -> int:
     """Return the size of one environment's data per step, in bytes."""
-    item = 1 if run.spec.observation_dtype == "uint8" else 4
-    return math.prod(run.spec.observation_shape) * item + 64
+    spec = run.spec
+    arrays = [(spec.observation_dtype, spec.observation_shape)]
+    if spec.has_several_arrays:
+        arrays = [*spec.arrays.values()]
+    sizes = [(1 if x == "uint8" else 4) * math.prod(shape) for x, shape in arrays]
+    return sum(sizes) + 64
 
 
 def store_bytes(run: RunSpec) -> int:

@@ -18,9 +18,9 @@ from xagents_ray.actors.envs.make import (
     choose_vectorization,
     make_envs,
     make_one,
-    notes,
     probe,
 )
+from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.envs.specs import action_facts
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import Diverged, UserError
@@ -100,14 +100,16 @@ def test_an_outdated_version_is_a_note(vectorization: str) -> None:
     old = EnvConfig(env="CartPole-v0", vectorization=vectorization)
     make_envs(old, 2, 1).close()
     make_one(old, "rgb_array").close()
-    assert notes(old) == ("CartPole-v0 is outdated; its newest version is CartPole-v1",)
+    assert env_notes(old) == (
+        "CartPole-v0 is outdated; its newest version is CartPole-v1",
+    )
 
 
 @pytest.mark.parametrize(
     "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:Odd"]
 )
 def test_others_have_no_notes(env: str) -> None:
-    assert notes(EnvConfig(env=env)) == ()
+    assert env_notes(EnvConfig(env=env)) == ()
 
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's SWIG

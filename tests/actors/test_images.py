@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.actors.envs import make
+from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -90,7 +91,7 @@ def test_channels_come_last(shape: tuple[int, ...], is_first: bool, kind: str) -
     spec = envs.spec
     assert (spec.observation_shape, spec.stack) == (expected.shape, 4)
     assert spec.channels_first == is_first and spec.is_image
-    notes = make.notes(config, spec)
+    notes = env_notes(config, spec)
     assert [str([*shape]) in each for each in notes] == [True] * is_first
 
 
@@ -147,14 +148,14 @@ def test_what_is_flattened_is_said(shape: tuple[int, ...], dtype: str) -> None:
     config = config_of(*shape, dtype=dtype)
     spec = make.probe(config)
     assert spec.observation_shape == (np.prod(shape),)
-    (note,) = make.notes(config, spec)
+    (note,) = env_notes(config, spec)
     assert f"has {dtype} {[*shape]} observations, flattened to vectors of" in note
     assert "--state-to-input" in note
 
 
 def test_vectors_need_no_note() -> None:
     config = config_of(3, dtype="float32")
-    assert make.notes(config, make.probe(config)) == ()
+    assert env_notes(config, make.probe(config)) == ()
 
 
 @pytest.mark.parametrize("agent", ["a2c", "acer", "dqn", "trpo"])

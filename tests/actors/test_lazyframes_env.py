@@ -14,7 +14,12 @@ from naive import random_arrays
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.trajectory import Episode, Trajectory, Weights, stack_frames
+from xagents_ray.core.stacks import stack_frames
+from xagents_ray.core.trajectory import (
+    Episode,
+    Trajectory,
+    Weights,
+)
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay.transitions import TransitionReplay

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from stepping import Stepping
 
-from xagents_ray.actors.envs.make import check_env, make_envs, make_one, notes
+from xagents_ray.actors.envs.make import check_env, make_envs, make_one
+from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
@@ -214,7 +215,7 @@ def test_observations_are_flattened(
         np.testing.assert_array_equal(found, np.stack([flat] * 2))  # type: ignore[list-item]
         assert found.dtype == envs.spec.observation_dtype
     envs.close()
-    (note,) = notes(config, check_env(config))
+    (note,) = env_notes(config, check_env(config))
     assert f"has {type(space).__name__} observations, flattened" in note
     assert f"of {size} numbers" in note
 
@@ -224,7 +225,7 @@ def test_library_ones_too() -> None:
     for env in ("FrozenLake-v1", "Blackjack-v1"):
         assert check_env(EnvConfig(env=env)).flattened in ("Discrete", "Tuple")
     own = EnvConfig(env="Blackjack-v1", wrappers=gym.wrappers.FlattenObservation)  # type: ignore[arg-type]
-    assert notes(own, check_env(own)) == ()
+    assert env_notes(own, check_env(own)) == ()
 
 
 class Changing(Corridor):
@@ -293,7 +294,7 @@ LINE = inspect.getsourcelines(Raising)[1] + 2
             {"env": Corridor, "wrappers": lambda env: 3},
             "wrappers lambda: it returned 3",
         ),
-        ({"env": Corridor, "state_to_input": str}, "str: it returned array.*numbers"),
+        ({"env": Corridor, "state_to_input": str}, "str: it returned '.*numbers"),
         (
             {"env": Corridor, "state_to_input": lambda seen: {}[0]},
             rf"^--state-to-input lambda: KeyError: 0 \(.*{Path(__file__).name}, line",

@@ -15,6 +15,7 @@ from far_envs import Far
 import xagents_ray
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs import make
+from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.core.moments import Moments, merge_all, moments_of
 from xagents_ray.core.trajectory import Weights
@@ -164,7 +165,7 @@ def test_a_note_names_other_wrappers_that_remember(
     wrapper: Any, is_noted: bool
 ) -> None:
     config = EnvConfig(env=Far, wrappers=wrapper)  # type: ignore[arg-type]
-    notes = make.notes(config, make.check_env(config))
+    notes = env_notes(config, make.check_env(config))
     assert len(notes) == is_noted
     words = ("get_state and set_state", "--normalize-observations", "wrapper ")
     assert all(word in note for note in notes for word in words)
@@ -197,7 +198,7 @@ def test_notes_name_wrappers_of_vector_environments_too(
 ) -> None:
     config = EnvConfig(env=f"{HERE}:{name}")
     assert list(make.check_env(config).remembering) == noted
-    notes = make.notes(config, make.check_env(config))
+    notes = env_notes(config, make.check_env(config))
     assert [each.split()[2] for each in notes] == noted
 
 

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive_stacks
 
+from xagents_ray.core.stacks import same_episode, stack_frames
 from xagents_ray.core.trajectory import (
     Trajectory,
     merge_trajectories,
-    same_episode,
-    stack_frames,
 )
 from xagents_ray.learners.frames import stack_rollout, stack_transitions
 

@@ -17,11 +17,11 @@ from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.batches import Batch
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.stacks import stack_frames
 from xagents_ray.core.trajectory import (
     Trajectory,
     Transitions,
     Weights,
-    stack_frames,
 )
 
 OBSERVATIONS = {

@@ -7,8 +7,12 @@ import numpy as np
 from naive import slow_vtrace
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory, stack_frames
-from xagents_ray.networks.layout import Layout, read_layout
+from xagents_ray.core.stacks import stack_frames
+from xagents_ray.core.trajectory import (
+    Trajectory,
+)
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import read_layout
 
 LENGTH, ENVS = 9, 3
 SPECS = {

@@ -84,7 +84,7 @@ def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":
     import numpy as np
 
     env, spec = extend.make_env(config)
-    if not spec.is_image:
+    if not spec.is_image:  # several arrays keep their stacks, as `make_env` gives them
         return env
     space = gym.spaces.Box(0, 255, spec.input_shape, np.uint8)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from xagents_ray import Result, RunContext, UserError
 from xagents_ray.compat.agent_models import AgentModels
+from xagents_ray.compat.same_form import like
 from xagents_ray.extend import Hooks, Trajectory
 
 HOOKS = ("at_step_start", "train_step", "get_states", "get_batch", "at_step_end")
@@ -92,14 +93,15 @@ class AgentLoop(Hooks):
         models: models of the agent.
     Attributes:
         context: state of the run; None before it starts.
-        states: newest observations [B, *observation_shape].
+        states: newest observations [B, *observation_shape]; a dict of arrays if there
+            are several.
     """
 
     def __init__(self, agent: Any, models: AgentModels) -> None:
         self._agent, self._models = agent, models
         self.__name__ = type(agent).__name__  # by which errors call it
         self.context: RunContext | None = None
-        self.states: npt.NDArray[Any] | None = None
+        self.states: Any = None
         self._reason: str | None = None
         self._failure: Exception | None = None  # of the run, within train_step
         self._updates = 0  # in this step
@@ -171,11 +173,12 @@ class AgentLoop(Hooks):
                 raise
             self.refresh()
 
-    def observations(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def observations(self, observations: Any) -> Any:
         """Return what the agent's `get_states` makes of observations."""
         self.states = observations
-        given = np.asarray(self._agent.get_states())
-        return self._like(observations, given, "get_states")
+        return like(
+            observations, self._agent.get_states(), f"{self.__name__}.get_states"
+        )
 
     def batch(self, collect: Callable[[], Trajectory]) -> Trajectory:
         """Return what the agent's `get_batch` makes of a rollout."""
@@ -190,9 +193,11 @@ class AgentLoop(Hooks):
                 "what super().get_batch() gave, with other arrays in it by _replace()."
             )
         fields: dict[str, Any] = {
-            name: self._like(array, getattr(given, name), f"get_batch: {name}")
+            name: like(
+                array, getattr(given, name), f"{self.__name__}.get_batch: {name}"
+            )
             for name, array in batch._asdict().items()
-            if isinstance(array, np.ndarray)
+            if isinstance(array, np.ndarray | dict)
         }
         return batch._replace(**fields)
 
@@ -211,24 +216,6 @@ class AgentLoop(Hooks):
         if self._models.has_changed:
             self._load(self._models.arrays())
             self.refresh()
-
-    def _like(
-        self, expected: npt.NDArray[Any], given: Any, name: str
-    ) -> npt.NDArray[Any]:
-        """Return an array with the dtype of the expected one.
-
-        Raises:
-            UserError: its shape differs, or it can't be converted.
-        """
-        array = np.asarray(given)
-        is_kind = np.can_cast(array.dtype, expected.dtype, "same_kind")
-        if array.shape != expected.shape or not is_kind:
-            raise UserError(
-                f"{self.__name__}.{name} is {array.dtype} {array.shape} and must be "
-                f"{expected.dtype} {expected.shape}: return an array of that form; "
-                "state_to_input= makes observations of another one."
-            )
-        return array.astype(expected.dtype, copy=False)
 
     def _error(self, name: str, what: str) -> UserError:
         return UserError(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.moments import Statistics
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import VECTOR, EnvSpec
 
 __autograph__ = False
 
@@ -62,7 +62,6 @@ class Trajectory(NamedTuple):
     # float32 [1, B, state_units], state of the recurrent layers before row 0, or None.
     recurrent_state: FloatArray | None = None
     # bool [T + 1, B, action_units], the actions that each observation allows, or None.
-    # Where an episode has ended, all may be False; then all count as allowed.
     action_masks: BoolArray | None = None
 
     @property
@@ -172,6 +171,27 @@ def map_array(function: Callable[..., Any], *values: Any) -> Any:
     return {name: function(*(each[name] for each in values)) for name in values[0]}
 
 
+def arrays_of(observations: Observations) -> list[Array]:
+    """Return the arrays of observations: the only one, or those of a dict."""
+    is_dict = isinstance(observations, dict)
+    return [*observations.values()] if is_dict else [observations]
+
+
+def paired_arrays(*values: Observations) -> list[tuple[Array, ...]]:
+    """Return the arrays of the same name in each of several observations."""
+    if not isinstance(values[0], dict):
+        return [values]
+    return [tuple(each[name] for each in values) for name in values[0]]
+
+
+def vectors_of(observations: Observations) -> Array:
+    """Return the only array of observations, or that of the vectors in a dict."""
+    vectors: Array = observations
+    if isinstance(observations, dict):
+        vectors = observations[VECTOR]
+    return vectors
+
+
 class PriorityUpdate(NamedTuple):
     """New errors of M transitions, which a learner reports to its replay."""
 
@@ -258,38 +278,6 @@ class RolloutReport:
     # Number of steps that only reset an environment; not counted as env steps.
     resets: int = 0
     computing: float = 0.0  # seconds of CPU time; the rest was spent waiting
-
-
-def same_episode(starts: BoolArray) -> BoolArray:
-    """Return which frames of a window belong to its last frame's episode.
-
-    Args:
-        starts: bool [stack, B], true at an episode's first observation.
-    Returns:
-        bool [stack, B]; other frames become zeros in the stack.
-    """
-    later = np.zeros_like(starts)
-    # A frame is hidden when a later one in the window starts an episode.
-    np.logical_or.accumulate(starts[:0:-1], axis=0, out=later[-2::-1])
-    return ~later
-
-
-def stack_frames(frames: Array, starts: BoolArray) -> Array:
-    """Return the network's input at a window's last row.
-
-    Args:
-        frames: uint8 [stack, B, H, W] or [stack, B, H, W, C], oldest first.
-        starts: bool [stack, B], true at an episode's first observation.
-    Returns:
-        uint8 [B, H, W, stack * C]; frames before the episode are zeros.
-    """
-    mask = same_episode(starts)
-    if not mask.all():
-        shown = mask.reshape(mask.shape + (1,) * (frames.ndim - 2))
-        frames = np.where(shown, frames, 0)
-    axis = frames.ndim - 1 if frames.ndim == 4 else -2
-    stacked = np.stack(list(frames), axis=axis)
-    return stacked.reshape((*stacked.shape[:3], -1))
 
 
 def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:

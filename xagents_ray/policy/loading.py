@@ -89,6 +89,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         UserError: it doesn't exist, or doesn't fit the environment.
     """
     from xagents_ray.actors.envs import make as environments
+    from xagents_ray.actors.envs.notes import env_notes
 
     given = plain_values(options(EnvConfig), given)
     source = SourceConfig.of(given)
@@ -103,8 +104,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         values, trained_in = _stored(found[0], algorithm, given)
         path, reason = choose_checkpoint(*found, source.which)
         checkpoint = checkpoints.load_checkpoint(path, "give --run")
-    env = EnvConfig.of(values)
-    if env.env is None:
+    if (env := EnvConfig.of(values)).env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     spec = environments.check_env(env)
     other = _check_other_env(env, spec, trained_in)
@@ -123,8 +123,8 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         if len(source.weights) > 1 and algorithm.adapt is None:  # acting needs only one
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
+    said = (*env_notes(env, spec), *other, *notes)
     whole = Config(algorithm=config, env=env)
-    said = (*environments.notes(env, spec), *other, *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return LoadedPolicy(run, Weights(1, arrays), name)
 

@@ -10,17 +10,22 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.step_info import InfoCoder, of_one_env
 from xagents_ray.actors.envs.vector import EnvStep, learning_rewards
 from xagents_ray.actors.policies.base import Actions, noise_generators
-from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
+from xagents_ray.actors.rollout import (
+    RolloutMoments,
+    TrajectoryWriter,
+    Window,
+    first_window,
+)
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
 from xagents_ray.core.trajectory import (
-    Array,
-    BoolArray,
+    Observations,
     RolloutReport,
     Trajectory,
     Weights,
+    paired_arrays,
 )
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy
@@ -107,7 +112,7 @@ class Agent:
                 observed last in an unfinished episode.
             Diverged: a loss or a gradient is not finite.
         """
-        frames, is_single = self._frames(observation)
+        frames, is_single = self._conversion.frames(observation, self._n_envs)
         if self._rows is None:
             self._begin(first_window(frames, self._run.spec.stack))
         elif is_single and self._ended[0]:
@@ -153,7 +158,7 @@ class Agent:
         infos = info or {}
         if self._n_envs == 1 and np.ndim(terminated) == 0:
             infos = of_one_env(infos)
-        frames = self._frames(observation)[0]
+        frames = self._conversion.frames(observation, self._n_envs)[0]
         self._write(frames, reward, terminated, truncated, infos)
 
     def learn(self) -> dict[str, float]:
@@ -189,32 +194,20 @@ class Agent:
         """End the learner's thread."""
         self._driver.close()
 
-    def _frames(self, observation: Any) -> tuple[Array, bool]:
-        """Return [B, *observation_shape], and whether it was a single observation."""
-        spec, array = self._run.spec, self._conversion.array(observation)
-        own = self._conversion.spaces[0].shape[spec.stack > 1 :]  # without a stack
-        is_single = self._n_envs == 1 and array.shape == own
-        if not is_single and array.shape != (self._n_envs, *own):
-            raise UserError(
-                f"{self._run.config.env.env} gives observations of {own}, and n_envs "
-                f"is {self._n_envs}: this one has the shape {array.shape}."
-            )
-        rows = array.astype(spec.observation_dtype, copy=False)
-        return rows.reshape(self._n_envs, *spec.observation_shape), is_single
-
-    def _check_follows(self, frames: Array) -> None:
+    def _check_follows(self, frames: Observations) -> None:
         """Raise UserError unless an unfinished episode's frame was observed last."""
         assert self._rows is not None
-        newest = self._rows.observations[self._row + self._run.spec.stack - 1]
-        goes_on = ~self._ended
-        if not np.array_equal(frames[goes_on], newest[goes_on], equal_nan=True):
+        row, goes_on = self._row + self._run.spec.stack - 1, ~self._ended
+        pairs = paired_arrays(self._rows.observations, frames)
+        given = [(rows[row, goes_on], new[goes_on]) for rows, new in pairs]
+        if not all(np.array_equal(*each, equal_nan=True) for each in given):
             raise UserError(
                 "act was given an observation that doesn't follow the last one: call "
                 "observe after every step, with truncated=True for the last step "
                 "before you reset."
             )
 
-    def _begin(self, before: tuple[Array, BoolArray]) -> None:
+    def _begin(self, before: Window) -> None:
         """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
         is_image = self._run.spec.is_image
@@ -235,7 +228,7 @@ class Agent:
 
     def _write(
         self,
-        frames: Array,
+        frames: Observations,
         reward: Any,
         terminated: Any,
         truncated: Any,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.errors import UserError, pluralize
-from xagents_ray.core.trajectory import Array
+from xagents_ray.core.trajectory import Array, Observations, arrays_of
 
 
 class Sampler:
@@ -23,16 +23,17 @@ class Sampler:
         self._generators: list[np.random.Generator] = []
 
     def draw(
-        self, rows: Array, state: Array | None, episode_start: Any
+        self, rows: Observations, state: Array | None, episode_start: Any
     ) -> tuple[Array, Array | None]:
         """Return actions and the state of their noise; see `Policy.predict`.
 
-        `rows` is the network's input, [B, ...].
+        `rows` is the network's input, [B, ...], or a dict of arrays.
         """
         from xagents_ray.actors.evaluator import TRAINED
         from xagents_ray.actors.policies.base import noise_generators
 
-        actor, known, count = self._actor, len(self._generators), len(rows)
+        actor, known = self._actor, len(self._generators)
+        count = len(arrays_of(rows)[0])
         self._generators += noise_generators(self._seed, known, max(0, count - known))
         actor.memory = np.array([] if state is None else state, np.float32)
         needed = count, actor.memory_units

@@ -3,6 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from xagents_ray.core.trajectory import (
     Fill,
     FloatArray,
     IntArray,
+    Observations,
     Replayed,
     Trajectory,
     Transitions,
+    arrays_of,
 )
 
 GoalRewardFunction = Callable[
@@ -32,7 +35,7 @@ _STATE_BYTES = 512
 class Replay(ABC):
     """A replay buffer with preallocated arrays."""
 
-    _observations: Array
+    _observations: Observations
     _random: np.random.Generator
     goal_rewards: GoalRewardFunction | None = None  # for a replay that relabels goals
 
@@ -71,7 +74,8 @@ class Replay(ABC):
 
     def commit(self) -> None:
         """Commit the observations' memory now, so that it can't run out hours later."""
-        self._observations.fill(0)
+        for rings in arrays_of(self._observations):
+            rings.fill(0)
 
     def restore_generator(self, arrays: Mapping[str, Array]) -> None:
         """Restore the generator from `arrays`, after the rings were filled."""
@@ -85,7 +89,30 @@ class Replay(ABC):
 
     def _rings(self) -> dict[str, Array]:
         kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return {name.removeprefix("_"): v for name, v in kept.items()}
+        rings = {name.removeprefix("_"): v for name, v in kept.items()}
+        if isinstance(self._observations, dict):
+            rings |= named_rings("observations", self._observations)
+        return rings
+
+
+def named_rings(name: str, rings: Observations) -> dict[str, Array]:
+    """Return arrays by the name of their field, and that of each of a dict's arrays."""
+    if not isinstance(rings, dict):
+        return {name: rings}
+    return {f"{name}/{own}": each for own, each in rings.items()}
+
+
+def empty_rings(types: Any, shape: tuple[int, ...]) -> Any:
+    """Return arrays of zeros for values of a type of `field_types`.
+
+    Args:
+        types: dtype and shape of one value, or a dict of them by name.
+        shape: shape of the dimensions before the value's.
+    """
+    if isinstance(types, dict):
+        return {name: empty_rings(each, shape) for name, each in types.items()}
+    dtype, own = types
+    return np.zeros((*shape, *own), dtype)
 
 
 def env_quotas(capacity: int, n_envs: int) -> Array:

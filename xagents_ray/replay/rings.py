@@ -6,8 +6,16 @@ from abc import abstractmethod
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, IntArray, Trajectory, same_episode
-from xagents_ray.replay.base import Replay, env_quotas
+from xagents_ray.core.stacks import same_episode
+from xagents_ray.core.trajectory import (
+    ACTION_MASKS,
+    Array,
+    IntArray,
+    Trajectory,
+    field_types,
+    paired_arrays,
+)
+from xagents_ray.replay.base import Replay, empty_rings, env_quotas
 
 # A reset takes a row too, for its frame; sufficient for episodes of 30 steps or more.
 _ROWS_PER_TRANSITION = 31 / 30
@@ -41,8 +49,8 @@ class TransitionRings(Replay):
         rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
         self._length = max(rows, longest) + spec.stack + 1
         shape = (n_envs, self._length)
-        frames = (*shape, *spec.observation_shape)
-        self._observations = np.zeros(frames, spec.observation_dtype)
+        types = field_types(spec)
+        self._observations = empty_rings(types["observations"], shape)
         self._starts = np.zeros(shape, np.bool_)
         if spec.is_discrete:
             self._actions: Array = np.zeros(shape, np.int32)
@@ -55,6 +63,9 @@ class TransitionRings(Replay):
         if spec.info:
             self._info = np.zeros((*shape, spec.info_size))
         self._log_probs = np.zeros(shape, np.float32) if has_log_probs else None
+        self._action_masks = None  # of the observation of each row
+        if spec.has_action_masks:
+            self._action_masks = empty_rings(types[ACTION_MASKS], shape)
         self._head = np.zeros(n_envs, np.int64)
         self._tail = np.zeros(n_envs, np.int64)
         self._count = np.zeros(n_envs, np.int64)
@@ -93,8 +104,12 @@ class TransitionRings(Replay):
         end = head + older + length
         rows = np.arange(head, end + 1) % self._length
         steps, valid = rows[older:-1], trajectory.valid[:, column]
-        self._observations[env, rows] = trajectory.observations[first:, column]
+        for held, new in paired_arrays(self._observations, trajectory.observations):
+            held[env, rows] = new[first:, column]
         self._starts[env, rows] = trajectory.starts[first:, column]
+        if self._action_masks is not None:
+            assert trajectory.action_masks is not None
+            self._action_masks[env, rows[older:]] = trajectory.action_masks[:, column]
         self._actions[env, steps] = trajectory.actions[:, column]
         self._rewards[env, steps] = trajectory.rewards[:, column]
         self._terminated[env, steps] = trajectory.terminated[:, column]
@@ -117,7 +132,7 @@ class TransitionRings(Replay):
         rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
         pairs = (
             (self._starts, trajectory.starts),
-            (self._observations, trajectory.observations),
+            *paired_arrays(self._observations, trajectory.observations),
         )
         return all(
             np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
@@ -155,3 +170,8 @@ class TransitionRings(Replay):
         envs = np.searchsorted(ends, drawn, side="right")
         rows = ((self._head - ends).take(envs) + drawn) % self._length
         return envs, rows, envs * self._length + rows
+
+
+def take(rings: Array, places: IntArray) -> Array:
+    """Return the contents of rings [n_envs, length, ...] at the given places."""
+    return rings.reshape(-1, *rings.shape[2:]).take(places, axis=0)

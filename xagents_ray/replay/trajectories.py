@@ -6,16 +6,20 @@ import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
+    ACTION_MASKS,
     FRAME_FIELDS,
+    LONGER_FIELDS,
     NETWORK_NOISE,
     Array,
     Fill,
     Replayed,
     Trajectory,
     field_types,
+    map_array,
+    paired_arrays,
     required_fields,
 )
-from xagents_ray.replay.base import Replay, env_quotas
+from xagents_ray.replay.base import Replay, empty_rings, env_quotas, named_rings
 
 
 class TrajectoryReplay(Replay):
@@ -49,14 +53,14 @@ class TrajectoryReplay(Replay):
     ) -> None:
         self._quota = env_quotas(capacity, n_envs)
         # Time-major within a slot, like trajectories and samples.
-        self._stored: dict[str, Array] = {}
+        self._stored: dict[str, Any] = {}
         types, slots = field_types(spec, noise_units), int(self._quota[0])
         names = [*required_fields(Trajectory), behavior]
+        names += [ACTION_MASKS] * spec.has_action_masks
         for name in names + [NETWORK_NOISE] * (noise_units > 0):
-            dtype, shape = types[name]
-            before = spec.stack if name in FRAME_FIELDS else 0
-            rows = 1 if name == NETWORK_NOISE else before + longest
-            self._stored[name] = np.zeros((slots, rows, n_envs, *shape), dtype)
+            more = spec.stack if name in FRAME_FIELDS else name in LONGER_FIELDS
+            rows = 1 if name == NETWORK_NOISE else more + longest
+            self._stored[name] = empty_rings(types[name], (slots, rows, n_envs))
         self._observations = self._stored["observations"]
         self._inserted = np.zeros(n_envs, np.int64)
         self._random = np.random.default_rng([seed, capacity])
@@ -72,8 +76,9 @@ class TrajectoryReplay(Replay):
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
             at = slot, slice(None), env
-            for name, ring in self._stored.items():
-                ring[at] = getattr(trajectory, name)[:, column]
+            for name, rings in self._stored.items():
+                for ring, new in paired_arrays(rings, getattr(trajectory, name)):
+                    ring[at] = new[:, column]
             self._inserted[env] += 1
 
     def sample(self, batches: int, batch_size: int) -> Replayed:
@@ -88,12 +93,18 @@ class TrajectoryReplay(Replay):
         envs = np.tile(np.flatnonzero(self._inserted), batch_size)
         held = np.minimum(self._inserted, self._quota)[envs]
         slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
-        drawn: dict[str, Any] = {
-            name: ring[slots, np.arange(ring.shape[1])[:, None], envs]
-            for name, ring in self._stored.items()
+
+        def drawn(ring: Array) -> Array:
+            return ring[slots, np.arange(ring.shape[1])[:, None], envs]  # type: ignore[no-any-return]
+
+        fields: dict[str, Any] = {
+            name: map_array(drawn, rings) for name, rings in self._stored.items()
         }
-        return Replayed(**drawn)
+        return Replayed(**fields)
 
     def _rings(self) -> dict[str, Array]:
         # In the order of existing checkpoint files.
-        return {"quota": self._quota, **self._stored, **super()._rings()}
+        stored: dict[str, Array] = {}
+        for name, rings in self._stored.items():
+            stored |= named_rings(name, rings)
+        return {"quota": self._quota, **stored, **super()._rings()}

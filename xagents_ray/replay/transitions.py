@@ -13,9 +13,11 @@ from xagents_ray.core.trajectory import (
     FloatArray,
     IntArray,
     Transitions,
+    map_array,
+    vectors_of,
 )
 from xagents_ray.replay.hindsight import Hindsight, Relabeled
-from xagents_ray.replay.rings import TransitionRings
+from xagents_ray.replay.rings import TransitionRings, take
 from xagents_ray.replay.sum_tree import Priorities
 
 
@@ -145,24 +147,31 @@ class TransitionReplay(TransitionRings):
             [rows[:, None] + window, (rows + steps)[:, None] + after], axis=1
         )
         frames = envs[:, None] * self._length + shown % self._length
-        observations = _take(self._observations, frames)
+        observations = map_array(lambda rings: take(rings, frames), self._observations)
         if self._hindsight is not None and relabeled is not None:
-            goals = relabeled.goals[:, None]
-            observations[relabeled.rows, :, self._hindsight.desired] = goals
+            goals, vectors = relabeled.goals[:, None], vectors_of(observations)
+            vectors[relabeled.rows, :, self._hindsight.desired] = goals
 
         def batched(array: Any) -> Any:
             return array.reshape(batches, batch_size, *array.shape[1:])
 
         transitions = Transitions(
-            observations=batched(observations),
+            observations=map_array(batched, observations),
             starts=batched(self._starts.take(frames)),
-            actions=batched(_take(self._actions, places)),
+            actions=batched(take(self._actions, places)),
             rewards=batched(rewards),
             discounts=batched(discounts),
         )
         if self._log_probs is not None:
-            later = self._later_log_probs(self._log_probs, rows, places, steps)
+            at = self._places_ahead(rows, places)[:, 1:]
+            powers = (self._gamma ** np.arange(1, self._n_step)).astype(np.float32)
+            is_counted = np.arange(1, self._n_step) < np.reshape(steps, (-1, 1))
+            later = (is_counted * self._log_probs.take(at)) @ powers
             transitions = transitions._replace(log_probs=batched(later))
+        if self._action_masks is not None:
+            after_place = envs * self._length + (rows + steps) % self._length
+            masks = batched(take(self._action_masks, after_place))
+            transitions = transitions._replace(action_masks=masks)
         if self._priorities is None:
             return transitions
         drawn = self._priorities.at(places).astype(np.float32)
@@ -190,7 +199,8 @@ class TransitionReplay(TransitionRings):
         """Return the goals that steps achieved, as next observed, float32 [..., G]."""
         assert self._hindsight is not None
         places = envs * self._length + (steps + 1) % self._length
-        goals = _take(self._observations, places)[..., self._hindsight.achieved]
+        vectors = take(vectors_of(self._observations), places)
+        goals = vectors[..., self._hindsight.achieved]
         return goals.astype(np.float32, copy=False)
 
     def _reward(
@@ -223,7 +233,7 @@ class TransitionReplay(TransitionRings):
             # An invalid step has no info. Its results are not used, but the function
             # must not fail: it gets the info of a valid one.
             valid = self._valid.take(places)
-            info = _take(self._info, np.where(valid, places, places[valid.argmax()]))
+            info = take(self._info, np.where(valid, places, places[valid.argmax()]))
         return self.goal_rewards(achieved, desired, info)
 
     def _ends_of_other_causes(
@@ -238,7 +248,7 @@ class TransitionReplay(TransitionRings):
         found = self._terminated.take(at) & self._valid.take(at)
         if found.any():
             achieved = self._achieved(envs, steps)[found]
-            before = _take(self._observations, at[found])
+            before = take(vectors_of(self._observations), at[found])
             desired = before[..., self._hindsight.desired].astype(np.float32)
             _, over = self._goal_rewards(achieved, desired, at[found])
             assert over is not None
@@ -262,7 +272,7 @@ class TransitionReplay(TransitionRings):
             discounts = np.float32(self._gamma) * ~self._terminated.take(places)
             return self._rewards.take(places), discounts, 1
         ahead = np.arange(self._n_step)
-        at = (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
+        at = self._places_ahead(rows, places)
         rewards, ends = self._rewards.take(at), self._terminated.take(at)
         if relabeled is not None:
             chosen, goals = relabeled
@@ -282,19 +292,10 @@ class TransitionReplay(TransitionRings):
         discounts = powers[steps] * ~(on & ends).any(axis=1)
         return rewards, discounts, steps
 
-    def _later_log_probs(
-        self, rings: Array, rows: IntArray, places: IntArray, steps: Any
-    ) -> FloatArray:
-        """Return discounted sums of the log-densities of actions after a row's own.
-
-        They are float32 [M], each of `steps` - 1 actions.
-        """
-        ahead = np.arange(1, self._n_step)
-        at = (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
-        is_counted = ahead < np.reshape(steps, (-1, 1))
-        powers = (self._gamma**ahead).astype(np.float32)
-        sums: FloatArray = (is_counted * rings.take(at)) @ powers
-        return sums
+    def _places_ahead(self, rows: IntArray, places: IntArray) -> IntArray:
+        """Return the places of a row and the `n_step` - 1 after it, int64 [M, n]."""
+        ahead = np.arange(self._n_step)
+        return (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
 
     def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Draw environments, ring rows and places of K * N valid transitions.
@@ -312,8 +313,3 @@ class TransitionReplay(TransitionRings):
             envs[bad], rows[bad], places[bad] = self._any(len(bad), self._random)
             bad = bad[~self._valid.take(places[bad])]
         return envs, rows, places
-
-
-def _take(rings: Array, places: IntArray) -> Array:
-    """Return the contents of rings [n_envs, length, ...] at the given places."""
-    return rings.reshape(-1, *rings.shape[2:]).take(places, axis=0)

@@ -3,7 +3,12 @@
 from typing import Any
 
 from xagents_ray.actors.envs.interface import errors_name_line
-from xagents_ray.core.trajectory import Array, RolloutReport, Trajectory, Weights
+from xagents_ray.core.trajectory import (
+    Observations,
+    RolloutReport,
+    Trajectory,
+    Weights,
+)
 from xagents_ray.watch.hooks import Hooks
 
 
@@ -36,7 +41,7 @@ class HookedActor:
             trajectory = self._hooks.batch(collect)
         return trajectory, reports[0]
 
-    def _observations(self, observations: Array) -> Array:
+    def _observations(self, observations: Observations) -> Observations:
         with errors_name_line(self._hooks.name_of("observations"), flag=""):
             return self._hooks.observations(observations)
 

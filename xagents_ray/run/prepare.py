@@ -186,11 +186,12 @@ def prepare_run(
     """Check a run's environment; return the run with notes, or raise UserError."""
     from xagents_ray.actors.envs import goals
     from xagents_ray.actors.envs import make as environments
+    from xagents_ray.actors.envs.notes import env_notes
 
     check_complete("Training")
     env = environments.choose_vectorization(config.env)
     spec = environments.check_env(env)
-    notes = environments.notes(env, spec)
+    notes = env_notes(env, spec)
     if env != config.env:
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from xagents_ray.core.trajectory import Array, Trajectory
+from xagents_ray.core.trajectory import Array, Observations, Trajectory
 from xagents_ray.watch.callbacks import Callback
 
 
@@ -58,8 +58,11 @@ class Hooks(Callback):
         """
         return update()
 
-    def observations(self, observations: Array) -> Array:
-        """Return what the policy and the learner see of [B, *observation_shape]."""
+    def observations(self, observations: Observations) -> Observations:
+        """Return what the policy and the learner see of [B, *observation_shape].
+
+        Several arrays are a dict of them, `EnvSpec.arrays`.
+        """
         return observations
 
     def batch(self, collect: Callable[[], Trajectory]) -> Trajectory:

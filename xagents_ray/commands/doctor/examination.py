@@ -15,7 +15,7 @@ from xagents_ray.actors.diagnosis import (
     SteppedAtRandom,
 )
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.make import notes
+from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -30,7 +30,7 @@ from xagents_ray.commands.doctor.checks import (
 )
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.process import available_cores
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import VECTOR, EnvSpec
 from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.run.prepare import build_run
 from xagents_ray.run.request import Request
@@ -121,7 +121,7 @@ class _Examination:
         if isinstance(found, Check):
             yield found
             return
-        made, noted = "one made, in a process of its own", notes(self._config.env)
+        made, noted = "one made, in a process of its own", env_notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
         yield Check("environment", made, remedy, "warning" if noted else "ok")
         spec = yield from self._goals(found, env)
@@ -267,14 +267,21 @@ def _size(setup: ActorSetup) -> int:
 
 
 def _described(spec: EnvSpec) -> str:
-    shape = "×".join(map(str, spec.observation_shape))
-    kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
-    kind += f" (a {spec.flattened}, flattened)" if spec.flattened else ""
     actions = "discrete action" if spec.is_discrete else "continuous action"
     units = pluralize(len(spec.action_sizes) or spec.action_units, actions)
     if spec.action_sizes:
         units += f" at once, of {', '.join(map(str, spec.action_sizes))}"
-    return f"{shape} {spec.observation_dtype} {kind}; {units}"
+    seen = [_array(spec, spec.observation_dtype, spec.observation_shape)]
+    if spec.has_several_arrays:
+        pairs = spec.arrays.items()
+        seen = [_array(spec, *x) + f" ({k})" * (k != VECTOR) for k, x in pairs]
+    flat = f" (a {spec.flattened}, flattened)" if spec.flattened else ""
+    return f"{', '.join(seen)}{flat}; {units}"
+
+
+def _array(spec: EnvSpec, dtype: str, shape: tuple[int, ...]) -> str:
+    kind = f"frames, {spec.stack} stacked" if len(shape) > 1 else "numbers"
+    return f"{'×'.join(map(str, shape))} {dtype} {kind}"
 
 
 def _stepped(steps: SteppedAtRandom, n_envs: int) -> Check:

@@ -1,0 +1,200 @@
+"""Masks of the actions that an environment allows: found, read and checked.
+
+Environments give them as `info["action_mask"]`, by a method `action_masks()`, or as the
+key `action_mask` of a Dict observation. All become the entry of `info`, at `reset` too.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from xagents_ray.actors.envs import interface
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, BoolArray
+
+KEY = "action_mask"
+"""Key of a mask in `info`, or in a Dict observation."""
+_METHOD = "action_masks"
+_REMEDY = "or add --no-action-masks to ignore it"
+
+
+class ReportedMasks(gym.Wrapper[Any, Any, Any, Any]):
+    """Puts the masks of a method into `info`; added by this package, not the user."""
+
+    def __init__(self, env: gym.Env[Any, Any], method: Callable[[], Any]) -> None:
+        super().__init__(env)
+        self._method = method
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = self.env.reset(**given)
+        return observation, {**info, KEY: self._method()}
+
+    def step(self, action: Any) -> Any:
+        *results, info = self.env.step(action)
+        return *results, {**info, KEY: self._method()}
+
+
+class ObservedMasks(gym.Wrapper[Any, Any, Any, Any]):
+    """Moves the masks of a Dict observation into `info`."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = _other_inputs(env.observation_space)
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = self.env.reset(**given)
+        rest, mask = _split(observation)
+        return rest, {**info, KEY: mask}
+
+    def step(self, action: Any) -> Any:
+        observation, *results, info = self.env.step(action)
+        rest, mask = _split(observation)
+        return rest, *results, {**info, KEY: mask}
+
+
+class VectorMasks(gym.vector.VectorWrapper):
+    """Puts a vector environment's masks into `infos`, as the two classes above do."""
+
+    def __init__(self, envs: Any, method: Callable[[], Any] | None) -> None:
+        super().__init__(envs)
+        self._method = method
+        if method is None:
+            single = _other_inputs(envs.single_observation_space)
+            self.single_observation_space = single
+            space = gym.vector.utils.batch_space(single, envs.num_envs)
+            self.observation_space = space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Begin an episode in every environment."""
+        return self._reported(*self.env.reset(seed=seed, options=options))
+
+    def step(self, actions: Any) -> Any:
+        observations, *results, infos = self.env.step(actions)
+        observations, infos = self._reported(observations, infos)
+        return observations, *results, infos
+
+    def _reported(self, observations: Any, infos: Any) -> tuple[Any, Any]:
+        if self._method is not None:
+            return observations, {**infos, KEY: self._method()}
+        rest, masks = _split(observations)
+        return rest, {**infos, KEY: masks}
+
+
+_KINDS = (ReportedMasks, ObservedMasks, VectorMasks)
+
+
+def report_masks(env: Any) -> Any:
+    """Return a single or vector environment that has its masks in `info`.
+
+    It is the same one if masks are found neither in its observations nor by a method.
+    """
+    is_vector = isinstance(env, gym.vector.VectorEnv)
+    name = "single_observation_space" if is_vector else "observation_space"
+    if has_mask_key(getattr(env, name, None)):
+        return VectorMasks(env, None) if is_vector else ObservedMasks(env)
+    method = _find_method(env)
+    if method is None:
+        return env
+    return VectorMasks(env, method) if is_vector else ReportedMasks(env, method)
+
+
+def has_mask_key(space: Any) -> bool:
+    """Return whether a space is a Dict with masks and something else."""
+    return isinstance(space, gym.spaces.Dict) and KEY in space and len(space) > 1
+
+
+def reports_masks(env: Any) -> bool:
+    """Return whether `report_masks` changed a single or vector environment."""
+    return any(isinstance(x, _KINDS) for x in interface.wrapper_layers(env))
+
+
+class MaskReader:
+    """Reads masks from the infos of B environments.
+
+    Args:
+        spec: spec of the environments.
+        fault: function of an entry and a remedy that returns the error to raise.
+    """
+
+    def __init__(self, spec: EnvSpec, fault: Callable[[Any, str], UserError]) -> None:
+        sizes = spec.action_sizes or (spec.n_actions,)
+        self._begins, self._units = np.cumsum([0, *sizes[:-1]]), sum(sizes)
+        self._sizes, self._fault = sizes, fault
+        self._form = f"{self._units} numbers, 1 where an action is allowed and else 0"
+
+    def read(self, infos: Mapping[Any, Any], ended: BoolArray) -> BoolArray:
+        """Return the masks, bool [B, action_units]; never all False for an action.
+
+        An environment whose episode has ended, bool [B], may give no mask, or one that
+        allows nothing; all of its actions then count as allowed.
+
+        Raises:
+            EnvironmentFault: a mask has another form, or allows nothing.
+        """
+        values = infos.get(KEY)
+        if values is None:
+            values = [None] * len(ended)
+        if np.shape(values)[:1] != ended.shape:
+            raise self._fault(values, "give one for each environment")
+        rows = values if isinstance(values, np.ndarray) else np.empty(0, object)
+        is_whole = rows.dtype != object and rows.shape == (len(ended), self._units)
+        if not (is_whole and _is_zero_or_one(rows)):
+            pairs = zip(values, ended.tolist(), strict=True)
+            rows = np.stack([self._row(*each) for each in pairs])
+        masks = np.array(rows, np.bool_)
+        counts = np.add.reduceat(masks, self._begins, axis=1, dtype=np.int64)
+        if (counts == 0).any():
+            for i in np.flatnonzero((counts == 0).any(axis=1) & ~ended).tolist():
+                raise self._fault(values[i], "allow an action until the episode ends")
+            masks |= np.repeat(counts == 0, self._sizes, axis=1)
+        return masks
+
+    def _row(self, value: Any, has_ended: bool) -> Array:
+        """Return one environment's mask: [action_units] of 0 and 1."""
+        if value is None and has_ended:
+            return np.ones(self._units, np.bool_)
+        with_parts = isinstance(value, tuple | list) and len(value) == len(self._sizes)
+        try:
+            parts = [np.ravel(x) for x in value] if with_parts else [np.asarray(value)]
+            row = np.concatenate(parts)
+        except ValueError:
+            row = np.empty(0)
+        if row.shape != (self._units,) or not _is_zero_or_one(row):
+            raise self._fault(value, f"give {self._form}, {_REMEDY}")
+        return row
+
+
+def _is_zero_or_one(array: Array) -> bool:
+    if array.dtype.kind == "b":
+        return True
+    return array.dtype.kind in "iuf" and bool(((array == 0) | (array == 1)).all())
+
+
+def _find_method(env: Any) -> Callable[[], Any] | None:
+    """Return the method of an environment that gives masks, if a layer has one."""
+    for layer in interface.wrapper_layers(env):
+        if callable(method := getattr(layer, _METHOD, None)):
+            return method  # type: ignore[no-any-return]
+    if isinstance(layer, gym.vector.SyncVectorEnv):
+        methods = [_find_method(each) for each in layer.envs]
+        if all(methods):
+            return lambda: [method() for method in methods if method is not None]
+    return None
+
+
+def _other_inputs(space: Any) -> gym.Space[Any]:
+    """Return the space of an observation without its masks."""
+    others = {key: each for key, each in space.items() if key != KEY}
+    return (
+        others["observation"] if [*others] == ["observation"] else type(space)(others)
+    )
+
+
+def _split(observation: Any) -> tuple[Any, Any]:
+    """Return an observation without its mask, and the mask."""
+    others = {key: each for key, each in observation.items() if key != KEY}
+    rest = others["observation"] if [*others] == ["observation"] else others
+    return rest, observation[KEY]
