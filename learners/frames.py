@@ -1,38 +1,55 @@
-"""Network inputs from observations: frames are stacked inside the graph."""
+"""Network inputs from observations: frames are stacked inside the graph.
+
+Several arrays are dicts by name, as `EnvSpec.arrays` has them.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import VECTOR, EnvSpec
+from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners.tensors import flatten_time
 
 __autograph__ = False
 
 
 def rollout_inputs(
-    observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
-) -> tf.Tensor:
+    observations: Observations, starts: tf.Tensor, spec: EnvSpec
+) -> Observations:
     """Return the network's inputs at each row of a rollout, and after the last.
 
     From [T + stack, B, *observation_shape] to [(T + 1) * B, *input_shape], of the same
     dtype; `starts`, bool [T + stack, B], marks the first observations of episodes.
     """
+    if isinstance(observations, dict):
+        return {
+            name: flatten_time(x[spec.stack - 1 :])
+            if name == VECTOR
+            else _rollout_images(x, starts, spec.stack)
+            for name, x in observations.items()
+        }
     if not spec.is_image:
         return tf.reshape(observations, [-1, *spec.observation_shape])
+    return _rollout_images(observations, starts, spec.stack)
+
+
+def _rollout_images(
+    observations: tf.Tensor, starts: tf.Tensor, stack: int
+) -> tf.Tensor:
     # Append a row, because `stack_rollout` returns no stack for the last one.
     frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
-    return stack_rollout(frames, begins, spec.stack)
+    return stack_rollout(frames, begins, stack)
 
 
 def with_network_noise(
-    inputs: tf.Tensor, noise: tf.Tensor | None, rows: tf.Tensor | None = None
+    inputs: Any, noise: tf.Tensor | None, rows: tf.Tensor | None = None
 ) -> Any:
     """Return the inputs, paired with each row's noise if the network has noise.
 
     Args:
-        inputs: float32 [N, *input_shape].
+        inputs: float32 [N, *input_shape], or a list of such arrays.
         noise: float32 [1, B, noise_units], the noise in a rollout; None for none.
         rows: int32 [N], indices of the inputs among the rollout's rows, [T * B]; None
             for the first ones.
@@ -40,19 +57,28 @@ def with_network_noise(
     if noise is None:
         return inputs
     if rows is None:
-        rows = tf.range(tf.shape(inputs)[0])
+        rows = tf.range(tf.shape(tf.nest.flatten(inputs)[0])[0])
     return [inputs, tf.gather(noise[0], rows % tf.shape(noise)[1])]
 
 
 def transition_inputs(
-    observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
-) -> tuple[tf.Tensor, tf.Tensor]:
+    observations: Observations, starts: tf.Tensor, spec: EnvSpec
+) -> tuple[Observations, Observations]:
     """Return the network's inputs before and after each transition.
 
     From [N, F, *observation_shape] to [N, *input_shape] of the same dtype, twice: the
     first `stack` frames are the observation, the last `stack` the next one. `starts`,
     bool [N, F], marks the first observations of episodes.
     """
+    if isinstance(observations, dict):
+        pairs = {
+            name: (x[:, spec.stack - 1], x[:, -1])
+            if name == VECTOR
+            else stack_transitions(x, starts, spec.stack)
+            for name, x in observations.items()
+        }
+        before, after = ({k: x[i] for k, x in pairs.items()} for i in (0, 1))
+        return before, after
     if not spec.is_image:
         return observations[:, 0], observations[:, -1]
     return stack_transitions(observations, starts, spec.stack)

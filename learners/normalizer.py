@@ -15,8 +15,8 @@ from xagents_ray.core.moments import (
     merge_moments,
     wrapper_name,
 )
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array
+from xagents_ray.core.spec import VECTOR, EnvSpec
+from xagents_ray.core.trajectory import Array, Observations
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -61,10 +61,20 @@ class Normalizer:
             )
         }
 
-    def inputs(self, layout: Layout, observations: tf.Tensor) -> tf.Tensor:
-        """Return observations [..., *input_shape] as the network's float32 input."""
+    def inputs(self, layout: Layout, observations: Observations) -> Any:
+        """Return observations [..., *input_shape] as the network's float32 input.
+
+        Those of several arrays are a dict, and the input a list of arrays.
+        """
         if f"{OBSERVATION}/mean" not in self.variables:
             return networks.scaled_inputs(layout, observations)
+        if layout.inputs:
+            vectors = self._normalized(observations[VECTOR])
+            return networks.scaled_inputs(layout, {**observations, VECTOR: vectors})
+        return self._normalized(observations)
+
+    def _normalized(self, observations: tf.Tensor) -> tf.Tensor:
+        """Return normalized float32 observations."""
         mean = self.variables[f"{OBSERVATION}/mean"]
         scaled = (tf.cast(observations, tf.float64) - mean) * self._scale(OBSERVATION)
         clipped = tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)

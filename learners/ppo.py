@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.state_dependent import noise_of
+from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.metrics import AlgorithmOutputs, Means, no_means, update_count
@@ -15,7 +16,9 @@ from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     Phase,
     batch_at,
+    first_rows,
     flatten_time,
+    masks_of,
     rounds_of,
     take_rows,
 )
@@ -30,6 +33,7 @@ class PPOSamples(NamedTuple):
     behavior_values: tf.Tensor
     advantages: tf.Tensor
     targets: tf.Tensor
+    action_masks: tf.Tensor | None = None
 
 
 class PPO:
@@ -75,7 +79,7 @@ class PPO:
     def _pass_over(
         self,
         samples: PPOSamples,
-        inputs: tf.Tensor,
+        inputs: Observations,
         r: Any,
         clip: tf.Tensor,
         metrics: Means,
@@ -84,7 +88,8 @@ class PPO:
         c = self._config
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
-            batch = PPOSamples(*(tf.gather(x, rows) for x in samples))
+            held = (None if x is None else tf.gather(x, rows) for x in samples)
+            batch = PPOSamples(*held)
             chosen = self._setup.inputs(take_rows(inputs, rows))
             chosen = frames.with_network_noise(chosen, r.network_noise, rows)
             return self._update(chosen, batch, valid, clip)
@@ -102,7 +107,7 @@ class PPO:
         self._phases.assign_add(1)
         return metrics
 
-    def _corrected_samples(self, r: Any) -> tuple[PPOSamples, tf.Tensor]:
+    def _corrected_samples(self, r: Any) -> tuple[PPOSamples, Observations]:
         """Return samples of a batch, as if from the newest weights, and their inputs.
 
         V-trace weights targets and advantages by importance ratios.
@@ -110,7 +115,8 @@ class PPO:
         c, shape, actions = self._config, tf.shape(r.rewards), flatten_time(r.actions)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         outputs, values, *log_std = self._outputs(inputs, r)
-        policy = self._head(outputs, *log_std)[: tf.size(r.rewards)]
+        policy = self._head(outputs, *log_std, masks=masks_of(r))
+        policy = policy[: tf.size(r.rewards)]
         log_probs = policy.log_prob(actions)
         values = tf.reshape(values, [-1, shape[1]])
         log_ratios = tf.reshape(log_probs, shape) - r.log_probs
@@ -130,10 +136,11 @@ class PPO:
             behavior_values=flatten_time(values[:-1]),
             advantages=flatten_time(advantages),
             targets=flatten_time(targets),
+            action_masks=masks_of(r),
         )
         return samples, inputs
 
-    def _samples(self, r: Any, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
+    def _samples(self, r: Any, phase: Phase) -> tuple[PPOSamples, Observations]:
         """Return the samples to learn from, and the network's inputs."""
         c, values = self._config, r.values[:-1]
         advantages = returns.gae(
@@ -142,14 +149,18 @@ class PPO:
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         log_probs, targets = r.log_probs, advantages + values
         rows = r.actions, log_probs, log_probs, values, advantages, targets
-        samples = PPOSamples(*map(flatten_time, rows))
+        samples = PPOSamples(*map(flatten_time, rows))._replace(
+            action_masks=masks_of(r)
+        )
         if c.decoupled_loss and r.weights_version < phase.weights_version:
-            outputs, _, *log_std = self._outputs(inputs[: tf.size(targets)], r)
-            newest = self._head(outputs, *log_std).log_prob(samples.actions)
-            samples = samples._replace(proximal_log_probs=newest)
+            firsts = first_rows(inputs, tf.size(targets))
+            outputs, _, *log_std = self._outputs(firsts, r)
+            newest = self._head(outputs, *log_std, masks=masks_of(r))
+            log_probs = newest.log_prob(samples.actions)
+            samples = samples._replace(proximal_log_probs=log_probs)
         return samples, inputs
 
-    def _outputs(self, inputs: tf.Tensor, r: Any) -> Any:
+    def _outputs(self, inputs: Observations, r: Any) -> Any:
         """Return the network's outputs for the first rows of a round."""
         scaled = self._setup.inputs(inputs)
         return self._model(frames.with_network_noise(scaled, r.network_noise))
@@ -168,7 +179,8 @@ class PPO:
             advantages *= tf.exp(old_log_probs - batch.behavior_log_probs)
         with tf.GradientTape() as tape:
             outputs, values, *log_std = self._model(inputs)
-            policy, values = self._head(outputs, *log_std), values[:, 0]
+            policy = self._head(outputs, *log_std, masks=batch.action_masks)
+            values = values[:, 0]
             log_probs = policy.log_prob(batch.actions)
             entropy = losses.masked_mean(policy.entropy(), valid)
             policy_loss = losses.clipped_policy_loss(

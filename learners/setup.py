@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.optimizer import make_optimizer
 from xagents_ray.learners.state import COUNT
@@ -30,7 +31,8 @@ class LearnerSetup(Generic[ConfigT]):
         spec: spec of the environments.
         layouts: layouts of the networks, in the order of the algorithm's models.
         seed: seed of the run.
-        inputs: function of observations [..., *input_shape] to float32 network input.
+        inputs: function of observations [..., *input_shape] to float32 network input;
+            it maps a dict of several arrays to a list.
         stopping: bool [] variable; a phase ends soon once it is set.
         counter_device: device of the variables that loops read: the GPU if XLA compiles
             learning phases for it, since all their variables must be there; else the
@@ -45,7 +47,7 @@ class LearnerSetup(Generic[ConfigT]):
     spec: EnvSpec
     layouts: tuple[Layout, ...]
     seed: int
-    inputs: Callable[[tf.Tensor], tf.Tensor]
+    inputs: Callable[[Observations], Any]
     stopping: tf.Variable
     counter_device: str = "CPU"
     models: dict[str, Any] = field(default_factory=dict, init=False)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,14 @@ import tensorflow as tf
 from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
+    ACTION_MASKS,
     FRAME_FIELDS,
     NETWORK_NOISE,
+    Observations,
     Trajectory,
     Transitions,
     field_types,
+    map_array,
     map_arrays,
     required_fields,
 )
@@ -79,6 +82,12 @@ class Reader:
             return self
         return replace(self, optional=(*self.optional, NETWORK_NOISE))
 
+    def with_masks_of(self, spec: EnvSpec) -> "Reader":
+        """Return a reader that also reads action masks, if environments give any."""
+        if not spec.has_action_masks:
+            return self
+        return replace(self, optional=(*self.optional, ACTION_MASKS))
+
     def of(self, batch: Batch) -> Any:
         """Return a batch's arrays as one record, with None for fields not read."""
         records = [
@@ -91,18 +100,22 @@ class Reader:
 
     def tensors(self, record: Any) -> dict[str, tf.Tensor]:
         """Return tensors of a record's arrays by name."""
-        return {name: tf.constant(getattr(record, name)) for name in self.fields}
+        values = {name: getattr(record, name) for name in self.fields}
+        return {name: map_array(tf.constant, x) for name, x in values.items()}
 
-    def signature(
-        self, spec: EnvSpec, noise_units: int = 0
-    ) -> dict[str, tf.TensorSpec]:
+    def signature(self, spec: EnvSpec, noise_units: int = 0) -> dict[str, Any]:
         """Return the dtypes and shapes of the tensors by name; see `field_types`."""
-        types, specs = field_types(spec, noise_units), dict[str, tf.TensorSpec]()
+        types, specs = field_types(spec, noise_units), dict[str, Any]()
         for name in self.fields:
-            dtype, shape = types[name]
-            unknown = self.other_dims.get(name, self.dims)
-            specs[name] = tf.TensorSpec([*[None] * unknown, *shape], dtype)
+            dims = self.other_dims.get(name, self.dims)
+            specs[name] = map_array(partial(_tensor_spec, dims), types[name])
         return specs
+
+
+def _tensor_spec(dims: int, kind: tuple[str, tuple[int, ...]]) -> tf.TensorSpec:
+    """Return the spec of a tensor of a dtype and shape, after unknown dimensions."""
+    dtype, shape = kind
+    return tf.TensorSpec([*[None] * dims, *shape], dtype)
 
 
 def _round(batch: Batch) -> list[Trajectory]:
@@ -227,7 +240,17 @@ def batch_at(batches: Any, k: tf.Tensor) -> Any:
     return map_arrays(lambda x: x[k], batches)
 
 
-def take_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+def first_rows(x: Observations, count: tf.Tensor) -> Observations:
+    """Return the first rows of a tensor [N, ...], or of each in a dict."""
+    return map_array(lambda each: each[:count], x)
+
+
+def take_rows(x: Observations, rows: tf.Tensor) -> Observations:
+    """Return rows, int32 [M], of a tensor [N, ...], or of each in a dict."""
+    return map_array(lambda each: _taken_rows(each, rows), x)
+
+
+def _taken_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return rows, int32 [M], of a tensor [N, ...].
 
     Bytes are gathered as 64-bit words if the row size allows it: TensorFlow has no GPU
@@ -239,6 +262,15 @@ def take_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     words = tf.bitcast(tf.reshape(x, [-1, math.prod(shape) // size, size]), tf.int64)
     taken = tf.bitcast(tf.gather(words, rows), tf.uint8)
     return tf.reshape(taken, [-1, *shape])
+
+
+def masks_of(record: Any) -> tf.Tensor | None:
+    """Return the masks of a rollout's rows and of the last one, bool [(T + 1) * B, n].
+
+    None if there are none.
+    """
+    masks = record.action_masks
+    return None if masks is None else flatten_time(masks)
 
 
 def flatten_time(x: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.algorithms.trpo import TRPOConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.core.trajectory import Observations, Trajectory, map_array
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution
@@ -25,7 +25,14 @@ from xagents_ray.learners.optimizer import (
     regularization_loss,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import ROLLOUT, Phase, flatten_time, take_rows
+from xagents_ray.learners.tensors import (
+    ROLLOUT,
+    Phase,
+    first_rows,
+    flatten_time,
+    masks_of,
+    take_rows,
+)
 
 
 class TRPOSamples(NamedTuple):
@@ -35,6 +42,7 @@ class TRPOSamples(NamedTuple):
     behavior_log_probs: tf.Tensor
     advantages: tf.Tensor
     valid: tf.Tensor
+    action_masks: tf.Tensor | None = None
 
 
 class TRPO:
@@ -79,11 +87,13 @@ class TRPO:
         )
         targets = flatten_time(advantages + values[:-1])
         columns = r.actions, r.log_probs, advantages, r.valid
-        samples = TRPOSamples(*map(flatten_time, columns))
+        samples = TRPOSamples(*map(flatten_time, columns))._replace(
+            action_masks=masks_of(r)
+        )
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
         if tf.reduce_any(r.valid) and not self._setup.stopping:
-            firsts = inputs[: tf.size(targets)]
+            firsts = first_rows(inputs, tf.size(targets))
             update = self._update_actor(firsts, r.network_noise, samples)
             actor_metrics = add_metrics(actor_metrics, update)
             critic_metrics = self._update_critic(
@@ -94,31 +104,41 @@ class TRPO:
         return AlgorithmOutputs(actor_metrics | critic_metrics, updates)
 
     def _policy(
-        self, inputs: tf.Tensor, noise: Any, rows: tf.Tensor | None = None
+        self,
+        inputs: Observations,
+        noise: Any,
+        masks: tf.Tensor | None,
+        rows: tf.Tensor | None = None,
     ) -> Distribution:
-        """Return the distributions at rows; see `frames.with_network_noise`."""
+        """Return the distributions at rows; see `frames.with_network_noise`.
+
+        `masks`, bool [N or more, n], are the action masks of the inputs, or None.
+        """
         scaled = self._setup.inputs(inputs)
         outputs = self._actor(frames.with_network_noise(scaled, noise, rows))
-        return self._head(*tf.nest.flatten(outputs))
+        return self._head(*tf.nest.flatten(outputs), masks=masks)
 
-    def _values(self, inputs: tf.Tensor) -> tf.Tensor:
+    def _values(self, inputs: Observations) -> tf.Tensor:
         """Return the critic's values, float32 [N]."""
         return self._critic(self._setup.inputs(inputs))[:, 0]
 
     def _update_actor(
-        self, inputs: tf.Tensor, noise: Any, samples: TRPOSamples
+        self, inputs: Observations, noise: Any, samples: TRPOSamples
     ) -> dict[str, tf.Tensor]:
         """Take one step within the trust region from N samples and their noise."""
         c, valid = self._config, samples.valid
         if c.normalize_advantages:
             scaled = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
             samples = samples._replace(advantages=scaled)
-        old = self._policy(inputs, noise).frozen()
+        masks = samples.action_masks
+        old = self._policy(inputs, noise, masks).frozen()
         every = slice(None, None, c.fvp_n_steps)
+        some = map_array(lambda x: x[every], inputs)
         rows = tf.range(tf.size(valid))[every]
 
         def divergence() -> tf.Tensor:
-            new = self._policy(inputs[every], noise, rows)
+            some_masks = None if masks is None else tf.gather(masks, rows)
+            new = self._policy(some, noise, some_masks, rows)
             return losses.masked_mean(old[every].kl(new), valid[every])
 
         def product(vector: tf.Tensor) -> tf.Tensor:
@@ -128,12 +148,12 @@ class TRPO:
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             trust_region.assign_flat(self._variables, parameters)
-            policy = self._policy(inputs, noise)
+            policy = self._policy(inputs, noise, masks)
             gain, _ = self._gain(policy, samples)
             return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
-            gain, entropy = self._gain(self._policy(inputs, noise), samples)
+            gain, entropy = self._gain(self._policy(inputs, noise, masks), samples)
         start = trust_region.concat_flat(self._variables)
         gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
         taken, kl = tf.constant(0.0), tf.constant(0.0)
@@ -154,14 +174,19 @@ class TRPO:
         """Return the objective that the actor maximizes, and the mean entropy."""
         entropy = losses.masked_mean(policy.entropy(), samples.valid)
         log_probs = policy.log_prob(samples.actions)
-        _, *columns = samples
-        gain = losses.surrogate_gain(log_probs, *columns)
+        gain = losses.surrogate_gain(
+            log_probs, samples.behavior_log_probs, samples.advantages, samples.valid
+        )
         gain += self._config.entropy_coef * entropy
         penalty = regularization_loss(self._variables)
         return (gain if penalty is None else gain - penalty), entropy
 
     def _update_critic(
-        self, inputs: tf.Tensor, targets: tf.Tensor, valid: tf.Tensor, metrics: Means
+        self,
+        inputs: Observations,
+        targets: tf.Tensor,
+        valid: tf.Tensor,
+        metrics: Means,
     ) -> Means:
         """Make all passes over the valid rows, bool [N]."""
         c, variables = self._config, self._critic.trainable_variables

@@ -16,9 +16,10 @@ from xagents_ray.algorithms.table import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
-KERAS = tuple(
-    f"xagents_ray.networks.keras{end}"
-    for end in ("", "_conversion", "_heads", "_limits", "_models")
+_OF_KERAS = "conversion heads limits models policies whole"
+KERAS = (
+    "xagents_ray.networks.keras",
+    *(f"xagents_ray.networks.keras_{end}" for end in _OF_KERAS.split()),
 )
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # A room and those that it imports, which stand below it; "" is the package itself.

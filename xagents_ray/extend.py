@@ -43,7 +43,8 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill, Trajectory
 from xagents_ray.networks.kinds import register_initializer, register_layer
 from xagents_ray.networks.layers import Dense, Layer
-from xagents_ray.networks.layout import Layout, read_layout
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import read_layout
 from xagents_ray.networks.section import INITIALIZERS, Section
 from xagents_ray.policy.conversion import make_env
 from xagents_ray.policy.model_weights import (
@@ -79,7 +80,7 @@ _TENSORFLOW = {
     "build_model": "xagents_ray.networks.keras:build_model",
     "named_weights": "xagents_ray.networks.keras:named_weights",
     "redrawn_model": "xagents_ray.networks.keras_models:redrawn_model",
-    "set_threads": "xagents_ray.networks.keras_models:set_threads",
+    "set_threads": "xagents_ray.networks.keras_whole:set_threads",
     "user_variables": "xagents_ray.networks.keras_models:user_variables",
 }
 """Import paths of functions that import TensorFlow when they are first used."""

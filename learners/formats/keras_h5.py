@@ -19,7 +19,7 @@ import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks import keras_models
+from xagents_ray.networks import keras_whole
 from xagents_ray.networks.hdf5 import read_hdf5
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
@@ -99,7 +99,7 @@ def _saved_model(layout: Layout, is_whole: bool) -> tuple[Any, dict[str, Any]]:
     if is_whole:
         layout = layout.with_softmax()
         if isinstance(layout.layers[0], WholeModel):
-            return keras_models.saved_model(layout)
+            return keras_whole.saved_model(layout)
     model = keras_model(layout)
     return model, networks.named_weights(model)
 

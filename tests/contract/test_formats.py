@@ -25,7 +25,8 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_models
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layers import Dense
-from xagents_ray.networks.layout import Layout, read_layout
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import read_layout
 from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.weights import read_file, write_file
 

@@ -24,7 +24,8 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks import keras_archive, keras_conversion, keras_models
 from xagents_ray.networks.keras_layers import WholeModel
-from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import layout_for
 from xagents_ray.run.weights_formats import decode_weights
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.run_directory import RunDirectory

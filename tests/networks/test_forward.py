@@ -14,7 +14,8 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind_network
-from xagents_ray.networks.layout import Layout, layout_for, read_layout
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import layout_for, read_layout
 
 VECTOR = EnvSpec((7,), "float32", 1, 5)
 RAM = EnvSpec((128,), "uint8", 1, 5)

@@ -17,7 +17,8 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_conversion, keras_files, keras_models
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import WholeModel
-from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import layout_for
 from xagents_ray.run.user_networks import network_notes
 
 VECTOR = EnvSpec((4,), "float32", 1, 3)

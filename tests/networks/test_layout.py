@@ -16,7 +16,8 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.networks.layers import Convolutional, Dense
-from xagents_ray.networks.layout import Layout, layout_for, read_layout
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.reading import layout_for, read_layout
 from xagents_ray.networks.section import INITIALIZERS
 
 IMAGE = (84, 84, 1)

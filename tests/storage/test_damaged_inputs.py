@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import layout
-from xagents_ray.networks.layout import read_layout
+from xagents_ray.networks.reading import read_layout
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.run_directory import RunDirectory
 

@@ -20,8 +20,8 @@ from processes import start
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
-from xagents_ray.networks.layout import layout_for
 from xagents_ray.networks.matching import match_arrays
+from xagents_ray.networks.reading import layout_for
 from xagents_ray.storage.weights import (
     decode_npz,
     encode_npz,

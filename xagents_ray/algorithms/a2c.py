@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms import (
+    critic_inputs,
     noisy_layers,
     policy_gradient,
     state_dependent,
@@ -35,6 +36,7 @@ class A2CConfig(AlgorithmConfig):
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
 
     n_steps: int = policy_gradient.n_steps(5)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -64,6 +66,7 @@ add_algorithm(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        action_masks=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms import (
+    critic_inputs,
     noisy_layers,
     policy_gradient,
     state_dependent,
@@ -43,6 +44,7 @@ class A3CConfig(AlgorithmConfig):
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
 
     n_steps: int = policy_gradient.n_steps(5)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -72,6 +74,7 @@ add_algorithm(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        action_masks=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )

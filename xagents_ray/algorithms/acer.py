@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms import noisy_layers, policy_gradient, trajectory_replay
+from xagents_ray.algorithms import (
+    critic_inputs,
+    noisy_layers,
+    policy_gradient,
+    trajectory_replay,
+)
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import learning, models, replay
@@ -29,6 +34,7 @@ class ACERConfig(AlgorithmConfig):
 
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
 
     n_steps: int = policy_gradient.n_steps(20)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -95,12 +101,13 @@ add_algorithm(
             Model(
                 "policy",
                 "acer-{kind}.cfg",
-                ("actions", "actions"),
+                ("actions", "action_values"),
                 gives_logits=True,
                 adapt=noisy_layers.add_noise,
             ),
         ),
         on_policy=True,
+        action_masks=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         continuous=False,
     )

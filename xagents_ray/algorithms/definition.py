@@ -1,16 +1,18 @@
 """The description of an algorithm, and the table of all algorithms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NewType
 
+from xagents_ray.algorithms.critic_inputs import check_critic_inputs
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import Place
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
-from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.networks.layout import Layout, join_branches
+from xagents_ray.networks.reading import layout_for
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 AgentName = NewType("AgentName", str)
@@ -26,7 +28,8 @@ class Model:
             as `policy/dense-0/kernel`.
         networks: default .cfg file, from this package or an absolute path; `{kind}`
             becomes `vector` or `image`.
-        heads: names of the outputs: `actions` or one `value`.
+        heads: names of the outputs: `actions` of the policy, one `value`, or
+            `action_values` that the policy doesn't act by.
         file: name of the config's field with the user's .cfg file.
         reads_actions: whether the input is an observation vector and an action.
         has_log_std: whether continuous actions have a learned standard deviation in
@@ -46,16 +49,34 @@ class Model:
     is_bounded: bool = False
     adapt: Callable[[Layout, Any], Layout] | None = None
 
-    def layout(self, file: str | None, spec: EnvSpec) -> Layout:
-        """Return the network's layout, from the user's file or the default one."""
+    def layout(
+        self, file: str | None, spec: EnvSpec, unread: Sequence[str] = ()
+    ) -> Layout:
+        """Return the network's layout, from the user's file or the default one.
+
+        `unread` are names of inputs that the policy must not read.
+
+        Raises:
+            UserError: the file doesn't fit, or the policy reads such an input.
+        """
         extra = spec.action_units if self.reads_actions else 0
-        layout = layout_for(file, self.networks, spec, self.outputs(spec), extra)
+        arguments = self.networks, spec, self.outputs(spec), extra
+        layout = layout_for(file, *arguments)
+        policy = [i for i, head in enumerate(self.heads) if head == "actions"]
+        if unread and file is not None:
+            check_critic_inputs(layout, policy, unread, spec, file)
+        elif unread and policy:
+            own = layout_for(None, *arguments, unread)
+            heads = range(len(self.heads))
+            branches = [(own if i in policy else layout, i) for i in heads]
+            layout = own if len(policy) == len(self.heads) else join_branches(branches)
         layout = layout.without_softmax() if self.gives_logits else layout
         return layout.bounded() if self.is_bounded else layout
 
     def outputs(self, spec: EnvSpec) -> list[int]:
         """Return the number of units of each output for an environment."""
-        units = {"actions": spec.action_units, "value": 1}
+        count = spec.action_units
+        units = {"actions": count, "value": 1, "action_values": count}
         return [units[head] for head in self.heads]
 
     def input_shape(self, spec: EnvSpec) -> tuple[int, ...]:
@@ -92,6 +113,7 @@ class Algorithm:
         discrete: whether discrete actions are supported.
         continuous: whether continuous actions are supported.
         multi_discrete: whether several discrete actions per step are supported.
+        action_masks: whether discrete actions may be limited by masks.
         presets: YAML file of tuned settings; see `algorithms.presets`.
         adapt: function that maps the models and the config to models, or None.
     """
@@ -106,6 +128,7 @@ class Algorithm:
     discrete: bool = True
     continuous: bool = True
     multi_discrete: bool = False
+    action_masks: bool = False
     presets: Path | None = None
     adapt: Callable[[tuple[Model, ...], Any], tuple[Model, ...]] | None = None
 
@@ -132,7 +155,8 @@ class Algorithm:
             UserError: the network or the config does not fit the environment.
         """
         config.check_spec(spec)
-        layout = model.layout(getattr(config, model.file), spec)
+        file, unread = getattr(config, model.file), config.unread_inputs
+        layout = model.layout(file, spec, unread)
         return layout if model.adapt is None else model.adapt(layout, config)
 
     def extras(
@@ -167,10 +191,12 @@ class Algorithm:
         if not (self.discrete if spec.is_discrete else self.continuous):
             has = "discrete" if spec.is_discrete else "continuous"
             return f"can't take the {has} actions of this environment"
+        if spec.has_action_masks and not (self.action_masks and spec.is_discrete):
+            return "can't use action masks, which --no-action-masks ignores"
         if spec.action_sizes and not self.multi_discrete:
             return "can't take several actions at once, as this environment does"
         if any(model.reads_actions for model in self.models):
-            if spec.is_image:
+            if spec.is_image or spec.has_several_arrays:
                 return "needs observation vectors and this environment gives images"
             if not all(spec.is_bounded):
                 return "needs bounded actions and this environment's have no bounds"

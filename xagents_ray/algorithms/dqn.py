@@ -193,6 +193,7 @@ add_algorithm(
         policy="xagents_ray.actors.policies.exploring:EpsilonGreedyPolicy",
         models=(Model("q", "q-{kind}.cfg", ("actions",), adapt=add_dqn_layers),),
         on_policy=False,
+        action_masks=True,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         continuous=False,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xagents_ray.algorithms import (
+    critic_inputs,
     noisy_layers,
     policy_gradient,
     state_dependent,
@@ -80,6 +81,7 @@ class IMPALAConfig(AlgorithmConfig):
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
 
     n_steps: int = policy_gradient.n_steps(20)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -137,6 +139,7 @@ add_algorithm(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        action_masks=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from xagents_ray.algorithms import off_policy, state_dependent
+from xagents_ray.algorithms import critic_inputs, off_policy, state_dependent
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.algorithms.off_policy import critic_of_actions, with_critics
 from xagents_ray.core.errors import UserError
@@ -47,6 +47,7 @@ class SACConfig(AlgorithmConfig):
     actor_model: str | None = models.actor_model(None)
     critic_model: str | None = models.critic_model(None)
     critic_lr: float | None = models.critic_lr(None)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
     layer_norm: bool = off_policy.layer_norm(False)
     critics: int = off_policy.critics(2)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from xagents_ray.algorithms import off_policy
+from xagents_ray.algorithms import critic_inputs, off_policy
 from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS, with_critics
 from xagents_ray.settings import learning, models, replay
@@ -29,6 +29,7 @@ class TD3Config(AlgorithmConfig):
     actor_model: str | None = models.actor_model(None)
     critic_model: str | None = models.critic_model(None)
     critic_lr: float | None = models.critic_lr(None)
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
     layer_norm: bool = off_policy.layer_norm(False)
     critics: int = off_policy.critics(2)
 

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms import noisy_layers, policy_gradient, state_dependent
+from xagents_ray.algorithms import (
+    critic_inputs,
+    noisy_layers,
+    policy_gradient,
+    state_dependent,
+)
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models
@@ -47,6 +52,7 @@ class TRPOConfig(AlgorithmConfig):
         help="Learning rate of the critic, which replaces --lr",
         replaces=("lr",),
     )
+    critic_inputs: str | None = critic_inputs.critic_inputs(None)
 
     n_steps: int = policy_gradient.n_steps(512)
     entropy_coef: float = policy_gradient.entropy_coef(0.0)
@@ -117,6 +123,7 @@ add_algorithm(
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
         ),
         on_policy=True,
+        action_masks=True,
         multi_discrete=True,
     )
 )

@@ -1,13 +1,19 @@
 """A network's forward pass in NumPy, for acting without TensorFlow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
-from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.layers import Flatten, Layer, Step
+from xagents_ray.core.spec import VECTOR
+from xagents_ray.core.trajectory import Array, FloatArray, Observations
+from xagents_ray.networks.inputs import Selection
+from xagents_ray.networks.layers import Flatten, Layer
 from xagents_ray.networks.layout import Layout
+
+Join = Callable[[Sequence[Array], Sequence[Array]], Any]
+"""Returns what a layer reads, given the input arrays and the outputs of layers."""
 
 
 def bind_network(
@@ -19,30 +25,33 @@ def bind_network(
         layout: the network.
         arrays: float32 weights by name, `dense-0/kernel`, and float64 statistics.
     Returns:
-        A function that maps [B, *input_shape], uint8 or float32, to a list with float32
-        [B, units] per output. It normalizes the input if `arrays` has the arrays of
+        A function that maps [B, *input_shape], uint8 or float32, or a dict of such
+        arrays if the network reads several, to a list with float32 [B, units] per
+        output. It normalizes the vectors of the input if `arrays` has the arrays of
         `moments.statistics_shapes`. If layers are noisy, it takes an optional second
         argument: noise, float32 [B, noise_units].
     """
     normalize = _normalizing(arrays)
-    scale = layout.scale if normalize is None else 1.0
+    scales = _scales(layout, normalize is not None)
     steps = [
         (
-            layer.bind(arrays, scale if _is_first(layout, layer) else 1.0),
+            layer.bind(arrays, 1.0 if layer.more_sources else scales[layer.source]),
             layer.source,
-            layer.more_sources,
+            _join_of(layer, layout, scales),
             own,
         )
         for layer, own in zip(layout.layers, layout.noise_places, strict=True)
     ]
+    names = [each.name for each in layout.inputs]
 
-    def forward(x: Array, noise: FloatArray | None = None) -> list[FloatArray]:
+    def forward(x: Observations, noise: FloatArray | None = None) -> list[FloatArray]:
         x = x if normalize is None else normalize(x)
+        inputs = [x[name] for name in names] if names else [x]
         values: list[FloatArray] = []
-        for step, source, more, own in steps:
-            read = x if source < 0 else values[source]
-            if more:
-                read = np.concatenate([read, *(values[i] for i in more)], axis=-1)
+        for step, source, join, own in steps:
+            read = inputs[-1 - source] if source < 0 else values[source]
+            if join is not None:
+                read = join(inputs, values)
             if noise is None or own is None:
                 values.append(step(read))
             else:
@@ -52,24 +61,57 @@ def bind_network(
     return forward
 
 
-def _normalizing(arrays: Mapping[str, Array]) -> Step | None:
-    """Return a function that normalizes observations; None without statistics."""
+def _normalizing(arrays: Mapping[str, Array]) -> Callable[[Any], Any] | None:
+    """Return a function that normalizes observations; None without statistics.
+
+    Of several arrays, it normalizes the vectors.
+    """
     if f"{OBSERVATION}/mean" not in arrays:
         return None
     mean = arrays[f"{OBSERVATION}/mean"]
     scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + STD_EPSILON)
 
-    def normalize(x: Array) -> FloatArray:
+    def normalize(x: Any) -> Any:
+        if isinstance(x, dict):
+            return {**x, VECTOR: normalize(x[VECTOR])}
         clipped: Array = np.clip((x - mean) * scale, -CLIP_RANGE, CLIP_RANGE)
         return clipped.astype(np.float32)
 
     return normalize
 
 
-def _is_first(layout: Layout, layer: Layer) -> bool:
-    """Return whether a layer reads the input, directly or flattened."""
-    while layer.source >= 0:
-        layer = layout.layers[layer.source]
-        if not isinstance(layer, Flatten):
-            return False
-    return True
+def _scales(layout: Layout, is_normalized: bool) -> dict[int, float]:
+    """Return the factor by which a layer scales what it reads, by its source.
+
+    It is 1 for outputs of layers other than those that only pass on the input.
+    """
+    scales = {
+        -1 - i: 1.0 if is_normalized and each.name in ("", VECTOR) else each.scale
+        for i, each in enumerate(layout.arrays)
+    }
+    for i, layer in enumerate(layout.layers):
+        passes_on = isinstance(layer, Flatten | Selection) and not layer.more_sources
+        scales[i] = scales[layer.source] if passes_on else 1.0
+    return scales
+
+
+def _join_of(layer: Layer, layout: Layout, scales: Mapping[int, float]) -> Join | None:
+    """Return a function of what a layer reads; None if that is its source alone.
+
+    It scales inputs, so that the layer doesn't.
+    """
+    if layer.reads_inputs:
+        own = [np.float32(scales[-1 - i]) for i in range(len(layout.arrays))]
+        return lambda inputs, values: [
+            x.astype(np.float32) * scale for x, scale in zip(inputs, own, strict=True)
+        ]
+    if not layer.more_sources:
+        return None
+    pairs = [(i, np.float32(scales[i])) for i in layer.sources]
+
+    def join(inputs: Sequence[Array], values: Sequence[Array]) -> Array:
+        read = [(inputs[-1 - i] if i < 0 else values[i], scale) for i, scale in pairs]
+        parts = [x if scale == 1 else x * scale for x, scale in read]
+        return np.concatenate(parts, axis=-1)
+
+    return join

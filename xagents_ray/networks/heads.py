@@ -162,7 +162,7 @@ def with_clipped_output(layout: Layout, largest: float) -> Layout:
 def with_streams(layout: Layout, atoms: int) -> Layout:
     """Return a network that ends in two streams: advantages and values.
 
-    Each stream has the last two dense layers, or the last one if only that is dense.
+    Each stream has the last two layers if they are dense and a chain, else the last.
     The gradient into the shared layers before them is scaled by 1/√2.
 
     Source: arXiv:1511.06581, section 4.2.
@@ -171,22 +171,33 @@ def with_streams(layout: Layout, atoms: int) -> Layout:
         isinstance(layer, Dense) and len(layer.output_shape) == 1
         for layer in layout.layers[-2:]
     ]
-    begin = len(layout.layers) - (len(dense) if all(dense) else 1)
+    begin = len(layout.layers) - 1
+    if begin and all(dense) and layout.layers[begin].sources == (begin - 1,):
+        begin -= 1
     layers, stream = list(layout.layers[:begin]), layout.layers[begin:]
+    first, more = stream[0].source, stream[0].more_sources
     if any(layer.shapes for layer in layers):
-        shape, factor = layers[-1].output_shape, math.sqrt(0.5)
-        name, source = "scaled-gradient", begin - 1
+        assert isinstance(stream[0], Dense)
+        shape, factor = stream[0].kernel_shape[:-1], math.sqrt(0.5)
         layers.append(
-            ScaledGradient(name=name, source=source, output_shape=shape, factor=factor)
+            ScaledGradient(
+                name="scaled-gradient",
+                source=first,
+                more_sources=more,
+                output_shape=shape,
+                factor=factor,
+            )
         )
-    trunk, ends = len(layers) - 1, list[int]()
+        first, more = len(layers) - 1, ()
+    ends = list[int]()
     for ending, units in (("", stream[-1].output_shape[0]), ("-value", atoms)):
-        source = trunk
+        source, others = first, more
         for layer in stream:
             assert isinstance(layer, Dense)
             sized = _resized(layer, units) if layer is stream[-1] else layer
-            layers.append(replace(sized, name=layer.name + ending, source=source))
-            source = len(layers) - 1
+            name = layer.name + ending
+            layers.append(replace(sized, name=name, source=source, more_sources=others))
+            source, others = len(layers) - 1, ()
         ends.append(source)
     layers.append(
         Dueling(

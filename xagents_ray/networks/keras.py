@@ -1,7 +1,7 @@
 """The Keras model of a layout; imports TensorFlow, so env actors don't use it."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, one_line
-from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
-from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks.heads import WeightlessLayer
 from xagents_ray.networks.layers import Layer
@@ -135,6 +133,8 @@ def build_model(
 ) -> Any:
     """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
+    If the network reads several arrays, the input is a list of them, in their order.
+
     Initial weights depend on the seed and on the model's name. Weights and outputs are
     float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
 
@@ -153,14 +153,18 @@ def build_model(
     entropy = np.random.SeedSequence([seed or 0, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
     draw: Any = _stand_in if seed is None else partial(_initializer, redrawn=redrawn)
-    x = keras.Input(layout.input_shape, name="observation")
+    inputs = [
+        keras.Input(each.shape, name=f"observation-{i}" if i else "observation")
+        for i, each in enumerate(layout.arrays)
+    ]
+    x: Any = inputs if layout.inputs else inputs[0]
     noise: Any = None
     if takes_noise:
         noise = keras.Input((layout.noise_units,), name="noise")
     exact, values = _heads(layout), list[Any]()
     places = zip(layout.layers, seeds, layout.noise_places, strict=True)
     for i, (layer, own, place) in enumerate(places):
-        read = _input_of(layer, x, values)
+        read = _input_of(layer, inputs, values)
         made = layer.keras(keras.layers, partial(draw, seed=int(own)))
         if dtype == "bfloat16" and i not in exact:
             made.dtype_policy = "mixed_bfloat16"
@@ -172,13 +176,12 @@ def build_model(
     return keras.Model(x if noise is None else [x, noise], ends, name=name)
 
 
-def _input_of(layer: Layer, x: Any, values: Sequence[Any]) -> Any:
-    """Return what a layer reads of the model's input and of earlier outputs."""
-    read = x if layer.source < 0 else values[layer.source]
-    if not layer.more_sources:
-        return read
-    more = [values[i] for i in layer.more_sources]
-    return keras.ops.concatenate([read, *more], axis=-1)
+def _input_of(layer: Layer, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Return what a layer reads of the model's inputs and of earlier outputs."""
+    if layer.reads_inputs:
+        return [*inputs]
+    read = [inputs[-1 - i] if i < 0 else values[i] for i in layer.sources]
+    return read[0] if len(read) == 1 else keras.ops.concatenate(read, axis=-1)
 
 
 def _heads(layout: Layout) -> set[int]:
@@ -190,41 +193,6 @@ def _heads(layout: Layout) -> set[int]:
         if isinstance(layer, WeightlessLayer):
             new += layer.source, *layer.more_sources
     return heads
-
-
-def of_observations(
-    layout: Layout,
-    weights: Mapping[str, FloatArray],
-    shape: tuple[int, ...],
-    spec: EnvSpec,
-) -> Any:
-    """Return a `keras.Model` that maps an environment's observations to the outputs.
-
-    Args:
-        layout: the network.
-        weights: the network's arrays by name; the model normalizes observations if they
-            include those of `moments.statistics_shapes`.
-        shape: shape of one observation; stacked images are [stack, H, W, ...].
-        spec: spec of the environment.
-    """
-    layers, model = keras.layers, build_model(layout, None, "network")
-    for name, variable in named_weights(model).items():
-        variable.assign(weights[name])
-    given = keras.Input(shape, dtype=spec.observation_dtype, name="observation")
-    x: Any = given
-    if spec.is_image:
-        x = layers.Reshape((spec.stack, *spec.observation_shape))(x)
-        channels = range(4, len(spec.observation_shape) + 2)
-        x = layers.Permute((2, 3, 1, *channels))(x)
-    x = layers.Reshape(layout.input_shape)(x)
-    if f"{OBSERVATION}/mean" in weights:
-        mean, variance = (weights[f"{OBSERVATION}/{n}"] for n in ("mean", "variance"))
-        variance = variance + STD_EPSILON
-        x = layers.Normalization(mean=mean, variance=variance, dtype="float64")(x)
-        x = keras.ops.cast(keras.ops.clip(x, -CLIP_RANGE, CLIP_RANGE), "float32")
-    else:
-        x = layers.Rescaling(layout.scale)(x)
-    return keras.Model(given, model(x), name="policy")
 
 
 def named_weights(model: Any) -> dict[str, Any]:
@@ -241,11 +209,20 @@ def weight_arrays(model: Any) -> dict[str, FloatArray]:
     return {k: np.array(v.numpy(), np.float32) for k, v in named_weights(model).items()}
 
 
-def scaled_inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
-    """Return observations as scaled float32 network inputs."""
-    if layout.scale == 1:
+def scaled_inputs(layout: Layout, observations: Any) -> Any:
+    """Return observations as scaled float32 network inputs.
+
+    Those of several arrays are a dict, and the inputs a list in the network's order.
+    """
+    if layout.inputs:
+        return [_scaled(observations[x.name], x.scale) for x in layout.inputs]
+    return _scaled(observations, layout.scale)
+
+
+def _scaled(observations: tf.Tensor, scale: float) -> tf.Tensor:
+    if scale == 1:
         return tf.cast(observations, tf.float32)
     if tf.config.list_logical_devices("GPU"):  # GPUs have no kernel for `dequantize`
-        return tf.cast(observations, tf.float32) * layout.scale
+        return tf.cast(observations, tf.float32) * scale
     # The same result in one pass; memory bandwidth is the bottleneck.
     return tf.quantization.dequantize(tf.bitcast(observations, tf.quint8), 0.0, 1.0)

@@ -102,14 +102,24 @@ def with_heads(given: Any, units: Sequence[int], name: str) -> Any:
     flat = [x if len(x.shape) == 2 else keras.layers.Flatten()(x) for x in ends]
     flat = flat * count if len(flat) == 1 else flat
     outputs = [keras.layers.Dense(n)(x) for n, x in zip(units, flat, strict=True)]
-    return keras.Model(features.inputs, outputs)
+    return keras.Model(inputs_struct(features), outputs)
+
+
+def inputs_struct(model: Any) -> Any:
+    """Return a model's inputs: a dict if it was made of one, else a list."""
+    given = getattr(model, "_inputs_struct", None)
+    return given if isinstance(given, dict) else model.inputs
 
 
 def without_softmax(model: Any) -> tuple[Any, list[str]]:
-    """Return a model without final softmaxes, and its outputs' original activations."""
+    """Return a model without final softmaxes, and its outputs' original activations.
+
+    Several inputs become a list.
+    """
     activations = [_ended_by_softmax(x) for x in model.outputs]
     before = [before_softmax(x) for x in model.outputs]
-    if any(x is not y for x, y in zip(before, model.outputs, strict=True)):
+    is_changed = any(x is not y for x, y in zip(before, model.outputs, strict=True))
+    if is_changed or len(model.inputs) > 1:
         model = keras.Model(model.inputs, before)
     return model, activations
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from xagents_ray.networks import heads, noisy, state_dependent
+from xagents_ray.networks import heads, inputs, noisy, state_dependent
 
 
 class KerasNoisy(keras.layers.Layer):
@@ -113,3 +113,16 @@ class KerasStateDependentLogStd(keras.layers.Layer):
         x = x if self._learns_features else ops.stop_gradient(x)
         variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
         return ops.log(variances + state_dependent.VARIANCE_EPSILON) / 2
+
+
+class KerasSelection(keras.layers.Layer):
+    """Keras layer of `inputs.Selection`."""
+
+    def __init__(self, layer: inputs.Selection) -> None:
+        super().__init__(name=layer.name)
+        self._ranges = layer.ranges
+
+    def call(self, x: Any) -> Any:
+        """Return [B, n] from [B, D]."""
+        parts = [x[:, begin:end] for begin, end in self._ranges]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)

@@ -3,7 +3,7 @@
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any
@@ -125,11 +125,23 @@ class WholeModel(LayerWithoutSection):
     custom: tuple[tuple[str, Any], ...]  # classes from outside Keras, by name
     weights: tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes
     is_own: bool = False  # whether this run's code made it, so Lambda layers may run
+    # Named parts of the network's inputs that the model reads, in its order; empty if
+    # it reads the only array. They are `inputs.InputPart`.
+    parts: tuple[Any, ...] = ()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weights by name."""
         return dict(self.weights)
+
+    @property
+    def reads_inputs(self) -> bool:
+        """Whether it reads named parts of the inputs."""
+        return bool(self.parts)
+
+    def parts_of(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the parts that the model reads of the network's input arrays."""
+        return [part.of(inputs) for part in self.parts]
 
     @property
     def kinds(self) -> set[str]:
@@ -144,12 +156,14 @@ class WholeModel(LayerWithoutSection):
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return the TensorFlow forward pass; its input is multiplied by `scale`."""
         check_complete(self.model)
-        forward = resolve_name("xagents_ray.networks.keras_models:forward_function")
+        forward = resolve_name("xagents_ray.networks.keras_whole:forward_function")
         bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
+        if self.parts:
+            return lambda inputs: np.array(bound(self.parts_of(inputs)))
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        return resolve_name("xagents_ray.networks.keras_models:WholeLayer")(self)
+        return resolve_name("xagents_ray.networks.keras_whole:WholeLayer")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Raise UserError, as only Keras can compute the model."""
@@ -177,5 +191,5 @@ class OutputSlice(LayerWithoutSection):
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         end = self.first + self.output_shape[0]
-        part = resolve_name("xagents_ray.networks.keras_models:SlicedOutput")
+        part = resolve_name("xagents_ray.networks.keras_whole:SlicedOutput")
         return part(self.first, end, self.activation, self.name)

@@ -1,32 +1,34 @@
-"""The user's Keras models: saving, loading and use as part of a network."""
+"""The user's Keras models: saving and loading."""
 
-import contextlib
-import functools
 import json
 import os
 import random
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import drawing_by, quiet_stderr
-from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks import keras_files
+from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.networks.inputs import NetworkInputs
 from xagents_ray.networks.keras_archive import unusable
-from xagents_ray.networks.keras_conversion import before_softmax, without_softmax
+from xagents_ray.networks.keras_conversion import (
+    before_softmax,
+    inputs_struct,
+    without_softmax,
+)
 from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
+from xagents_ray.networks.keras_translation import reads_one_array, translated_model
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with quiet_stderr():  # hides TensorFlow's output during import
     import keras
-    import tensorflow as tf
 
 
 def model_bytes(model: Any, name: str) -> bytes:
@@ -94,11 +96,12 @@ def user_variables(model: Any, scale: float) -> dict[str, Any]:
     """Return the variables of a user's Keras model by their names in its layout.
 
     Args:
-        model: the model.
+        model: the model, which has one input.
         scale: factor by which its inputs are multiplied.
     """
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
-    network = keras_files.translated_model(config, scale)
+    inputs = NetworkInputs.one(tuple(model.inputs[0].shape[1:]), scale)
+    network = translated_model(config, inputs)
     if network is not None:
         names = [name for layer in network.layers for name in layer.shapes]
         return dict(zip(names, model.weights, strict=True))
@@ -151,17 +154,21 @@ def _is_own(name: str, file: bytes) -> bool:
 
 
 def whole_model(
-    name: str, file: bytes
-) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
+    name: str, file: bytes, inputs: NetworkInputs
+) -> tuple[tuple[Layer, ...], tuple[int, ...], dict[str, tuple[int, ...]]]:
     """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
     is_own = _is_own(name, file)
     model = _opened(name, file, is_own)
-    if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
-        shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
+    shapes = named_inputs(model)
+    is_known = len(shapes) == 1 or bool(inputs.parts)
+    if not is_known or any(len(x.shape) != 2 for x in model.outputs):
+        every = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
         raise UserError(
             f"{name}: a network has one input, and outputs of the form (None, units); "
-            f"this one has {shapes}."
+            f"this one has {every}."
         )
+    named = [] if reads_one_array(shapes, inputs) else [*shapes]
+    parts = tuple(inputs.parts[name] for name in named if name in inputs.parts)
     config = json.dumps(keras.saving.serialize_keras_object(model))
     model, activations = without_softmax(model)
     layers = model._flatten_layers(include_self=False)
@@ -181,8 +188,9 @@ def whole_model(
         custom=tuple(_user_kinds(layers).items()),
         weights=_named_shapes(model.weights),
         is_own=is_own,
+        parts=parts,
     )
-    parts = [
+    slices = [
         OutputSlice(
             name=f"part-{i}",
             source=0,
@@ -193,8 +201,20 @@ def whole_model(
         )
         for i, n in enumerate(units)
     ]
-    ends = tuple(range(1, len(parts) + 1))
-    return (whole, *parts), ends, tuple(model.inputs[0].shape[1:])
+    ends = tuple(range(1, len(slices) + 1))
+    return (whole, *slices), ends, shapes
+
+
+def named_inputs(model: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's inputs, without the batch, by name.
+
+    The name is the key in the model's dict of inputs, or that of the layer.
+    """
+    given = inputs_struct(model)
+    pairs = given.items() if isinstance(given, dict) else ()
+    keys = {id(each): key for key, each in pairs}
+    named = {keys.get(id(x), x.name): x for x in model.inputs}
+    return {name: tuple(x.shape[1:]) for name, x in named.items()}
 
 
 def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -213,103 +233,3 @@ def _is_linear(output: Any) -> bool:
     # Other layers and subclasses may bound their outputs.
     is_dense = type(layer) is keras.layers.Dense
     return is_dense and layer.activation is keras.activations.linear
-
-
-def _made(whole: WholeModel) -> Any:
-    """Return a new instance of the model, with new weights."""
-    config, custom = json.loads(whole.config), dict(whole.custom)
-    return keras.saving.deserialize_keras_object(
-        config, custom_objects=custom, safe_mode=not whole.is_own
-    )
-
-
-@functools.lru_cache(maxsize=8)
-def saved_model(layout: Layout) -> tuple[Any, dict[str, Any]]:
-    """Return a user's whole model as files have it, and its variables by name.
-
-    It is the model that the user gave, with a tanh where the agent bounds an output.
-
-    Args:
-        layout: layout of the network, with its softmax.
-    """
-    whole, *parts = layout.layers
-    assert isinstance(whole, WholeModel)
-    model = _made(whole)
-    ends = [output._keras_history.operation for output in model.outputs]
-    learned, _ = without_softmax(model)
-    for layer, part in zip(ends, parts, strict=False):  # heads may follow the parts
-        if part.activation != "linear" and not isinstance(layer, keras.layers.Softmax):
-            layer.activation = keras.activations.get(part.activation)
-    return model, dict(zip(whole.shapes, learned.weights, strict=True))
-
-
-class WholeLayer(keras.layers.Layer):
-    """A model as one layer that concatenates its outputs."""
-
-    def __init__(self, whole: WholeModel) -> None:
-        super().__init__(name=whole.name)
-        self.model, _ = without_softmax(_made(whole))
-        self.names = [name for name, _ in whole.weights]
-
-    def call(self, x: Any) -> Any:
-        """Return float32 [B, units] from [B, *input_shape]."""
-        return _joined(self.model(x, training=False))
-
-
-class SlicedOutput(keras.layers.Layer):
-    """A slice of a vector."""
-
-    def __init__(self, first: int, end: int, activation: str, name: str) -> None:
-        super().__init__(name=name)
-        self._first, self._end = first, end
-        self._activate = keras.activations.get(activation)
-
-    def call(self, x: Any) -> Any:
-        """Return float32 [B, n] from [B, units]."""
-        return self._activate(x[:, self._first : self._end])
-
-
-def _joined(outputs: Any) -> Any:
-    if isinstance(outputs, dict):
-        outputs = list(outputs.values())
-    if isinstance(outputs, list | tuple):
-        return keras.ops.concatenate(list(outputs), axis=-1)
-    return outputs
-
-
-def set_threads(within: int, across: int) -> None:
-    """Set TensorFlow's threads, unless the user has, or it is in use already.
-
-    Args:
-        within: number of threads that share an operation.
-        across: number of operations that run at once.
-    """
-    threading = tf.config.threading
-    set_within = threading.get_intra_op_parallelism_threads()
-    if set_within or threading.get_inter_op_parallelism_threads():
-        return
-    with contextlib.suppress(RuntimeError):
-        threading.set_intra_op_parallelism_threads(within)
-        threading.set_inter_op_parallelism_threads(across)
-
-
-@functools.lru_cache(maxsize=8)
-def forward_function(
-    whole: WholeModel,
-) -> Callable[[list[FloatArray], Array], tf.Tensor]:
-    """Return the model as a function of its weights and inputs [B, *input_shape]."""
-    set_threads(1, 1)
-    model, _ = without_softmax(_made(whole))
-    held = {id(v): i for i, v in enumerate(model.weights)}
-
-    @tf.function(reduce_retracing=True)
-    def outputs(weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        learned, others = (
-            # The state of a random generator isn't among the weights.
-            [weights[held[id(v)]] if id(v) in held else v.value for v in variables]
-            for variables in (model.trainable_variables, model.non_trainable_variables)
-        )
-        found, _ = model.stateless_call(learned, others, x, training=False)
-        return _joined(found)
-
-    return lambda weights, x: outputs(list(map(tf.constant, weights)), tf.constant(x))

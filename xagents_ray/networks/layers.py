@@ -31,7 +31,7 @@ class Layer(ABC):
 
     keys: ClassVar[tuple[str, ...]] = ("common",)  # keys of its .cfg section
     name: str  # name of its .cfg section, such as `dense-0`
-    source: int  # index of the layer that it reads; -1 for the input
+    source: int  # index of the layer that it reads; -1 - i for input array i
     output_shape: tuple[int, ...]  # without the batch
     activation: str = "linear"  # one of ACTIVATIONS
     # Indices of further layers that it reads; all inputs are vectors and concatenated.
@@ -54,6 +54,16 @@ class Layer(ABC):
         return {}
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """Indices of all layers and input arrays that it reads."""
+        return (self.source, *self.more_sources)
+
+    @property
+    def reads_inputs(self) -> bool:
+        """Whether it reads a list of all input arrays in place of its source."""
+        return False
+
+    @property
     def flops(self) -> int:
         """Return the floating-point operations of the forward pass on one input."""
         return 0
@@ -64,9 +74,12 @@ class Layer(ABC):
         return 0
 
     def moved(self, places: Mapping[int, int]) -> "Layer":
-        """Return the layer with its sources' indices mapped to new ones."""
-        more = tuple(places[i] for i in self.more_sources)
-        return replace(self, source=places[self.source], more_sources=more)
+        """Return the layer with its sources' indices mapped to new ones.
+
+        Those of input arrays stay.
+        """
+        source, *more = (i if i < 0 else places[i] for i in self.sources)
+        return replace(self, source=source, more_sources=tuple(more))
 
     def bounded(self) -> "Layer":
         """Return the layer with a tanh if it is known to have no activation."""

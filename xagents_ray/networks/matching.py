@@ -113,10 +113,13 @@ def _problem(
         )
     if expected is None:
         return f"has {name}, which this agent's network lacks; {_REMEDY}"
-    if layout is not None and len(layout.input_shape) == 3 and len(shape) == 4:
-        first = [f"{x.name}/kernel" for x in layout.layers if x.source < 0]
-        frames, rest = divmod(shape[2], layout.input_shape[-1] // layout.stack)
-        if name in first and frames not in (0, layout.stack) and rest == 0:
+    first: dict[str, tuple[int, ...]] = {}  # shapes of the images that kernels read
+    if layout is not None and len(shape) == 4:
+        own = [each for each in layout.layers if each.source < 0]
+        first = {f"{each.name}/kernel": layout.shape_at(each.source) for each in own}
+    if layout is not None and len(image := first.get(name, ())) == 3:
+        frames, rest = divmod(shape[2], image[-1] // layout.stack)
+        if frames not in (0, layout.stack) and rest == 0:
             return (
                 f"was trained on {pluralize(frames, 'frame')} at a time, not on "
                 f"{layout.stack}: give --frame-stack {frames}"

@@ -102,8 +102,8 @@ def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout
         UserError: no layer can have noise.
     """
     weighted = [i for i, layer in enumerate(layout.layers) if layer.shapes]
-    before = {i: _layer_before(layout, i) for i in weighted}
-    features = {i for i in before.values() if before.get(i) == -1}
+    before = {i: _layers_before(layout, i) for i in weighted}
+    features = {i for each in before.values() for i in each if not before[i]}
     layers = [
         Noisy(**vars(layer), noise=noise, sigma=sigma or _SIGMA[noise])
         if type(layer) is Dense and i not in features
@@ -119,9 +119,15 @@ def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout
     return noisy
 
 
-def _layer_before(layout: Layout, index: int) -> int:
-    """Return the index of the nearest layer with weights before a layer, or -1."""
-    source = layout.layers[index].source
-    while source >= 0 and not layout.layers[source].shapes:
-        source = layout.layers[source].source
-    return source
+def _layers_before(layout: Layout, index: int) -> set[int]:
+    """Return the indices of the nearest layers with weights before a layer."""
+    found, new = set[int](), [*layout.layers[index].sources]
+    while new:
+        if (i := new.pop()) < 0:
+            continue
+        layer = layout.layers[i]
+        if layer.shapes:
+            found.add(i)
+        else:
+            new += layer.sources
+    return found

@@ -1,6 +1,6 @@
 """Construction of ONNX graphs; imports onnx on demand."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,14 @@ class OnnxGraph:
 
     def model(
         self,
-        given: tuple[str, Any, tuple[int, ...]],
+        given: Sequence[tuple[str, Any, tuple[int, ...]]],
         results: Mapping[str, tuple[str, Any, tuple[int, ...]]],
         **facts: str,
     ) -> Any:
         """Return the graph as an `onnx.ModelProto`.
 
         Args:
-            given: name and dtype of the input, and its shape without the batch.
+            given: name and dtype of each input, and its shape without the batch.
             results: the model's outputs by name, each with the name of an operation's
                 output, its dtype, and its shape without the batch.
             facts: fields of the model, such as `doc_string` or `producer_name`.
@@ -65,7 +65,7 @@ class OnnxGraph:
         graph = helper.make_graph(
             nodes,
             "policy",
-            [declared(*given)],
+            [declared(*each) for each in given],
             [declared(name, *kind) for name, (_, *kind) in results.items()],
             [numpy_helper.from_array(a, name) for name, a in self._arrays.items()],
         )

@@ -4,7 +4,7 @@ import configparser
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ _INITIALIZER_ALIASES = {
     "uniform": "random_uniform",
     "zero": "zeros",
 }
+INPUT = "input"
+"""Kind of the sections that select a named input."""
 _OWN = "; register one of your own first, with xagents_ray.extend.register_initializer"
 
 
@@ -56,20 +58,29 @@ def known_initializers() -> list[str]:
 
 
 class Section:
-    """A section, such as `dense-0` of the kind `dense`, with string values by key."""
+    """A section, such as `dense-0` of the kind `dense`, with string values by key.
+
+    Attributes:
+        name: name of the section.
+        kind: part of the name before the first hyphen.
+        suffix: part of the name after it: a number, or the name of an input.
+        values: values by key.
+    """
 
     WEIGHTED = ("activation", "initializer", "gain")
     """Keys of layers with weights."""
 
-    def __init__(
-        self, path: Path, name: str, values: configparser.SectionProxy
-    ) -> None:
+    def __init__(self, path: Path, name: str, values: MutableMapping[str, str]) -> None:
         self._path, self.name, self.values = path, name, values
-        self.kind, _, self._number = name.partition("-")
+        self.kind, _, self.suffix = name.partition("-")
+
+    def copy(self, name: str, **more: str) -> "Section":
+        """Return a copy with another name and more values."""
+        return Section(self._path, name, {**self.values, **more})
 
     def check(self, keys: Sequence[str], kinds: Sequence[str]) -> None:
         """Raise UserError for a wrong section name or an unknown key."""
-        if self.kind not in kinds or not self._number.isalnum():
+        if self.kind not in kinds or not self.suffix.isalnum():
             words = ", ".join(kinds)
             remedy = f"sections are named KIND-NUMBER with a kind of {words}"
             raise self.error("", remedy)
@@ -77,6 +88,17 @@ class Section:
             if key not in keys:
                 known = ", ".join(keys)
                 raise self.error(key, f"unknown key; {self.kind} takes {known}")
+
+    def check_input(self, names: Iterable[str]) -> None:
+        """Raise UserError unless it selects one of the named inputs, without keys."""
+        if self.suffix not in names:
+            known = ", ".join(names)
+            remedy = f"no input has this name; they are {known}"
+            if not known:
+                remedy = "the observation has no named inputs; remove the section"
+            raise self.error("", remedy)
+        for key in self.values:
+            raise self.error(key, "unknown key; input sections have none")
 
     def error(self, key: str, remedy: str) -> UserError:
         """Return an error about a key of this section."""

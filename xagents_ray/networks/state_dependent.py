@@ -106,6 +106,7 @@ def with_log_std(
     added = StateDependentLogStd(
         name=_NAME,
         source=layer.source,
+        more_sources=layer.more_sources,
         output_shape=layout.layers[layout.outputs[0]].output_shape,
         features=layer.kernel_shape[0],
         initial=initial,
@@ -114,7 +115,7 @@ def with_log_std(
     begin = len(layout.outputs) if output is None else output
     ends = layout.outputs[:begin], (len(layout.layers),), layout.outputs[begin + 1 :]
     layers = (*layout.layers, added)
-    return _pruned(replace(layout, layers=layers, outputs=sum(ends, ())))
+    return replace(layout, layers=layers, outputs=sum(ends, ())).pruned()
 
 
 def with_drawn_noise(layout: Layout) -> tuple[Layout, int]:
@@ -126,17 +127,3 @@ def with_drawn_noise(layout: Layout) -> tuple[Layout, int]:
     place, layers = layout.layers.index(added), [*layout.layers]
     layers[place] = replace(added, draws=True)
     return replace(layout, layers=tuple(layers)), layout.outputs.index(place)
-
-
-def _pruned(layout: Layout) -> Layout:
-    """Return a network without the layers that no output depends on."""
-    used, new = set[int](), [*layout.outputs]
-    while new:
-        if (i := new.pop()) >= 0 and i not in used:
-            used.add(i)
-            layer = layout.layers[i]
-            new += layer.source, *layer.more_sources
-    places = {-1: -1} | {i: place for place, i in enumerate(sorted(used))}
-    layers = tuple(layout.layers[i].moved(places) for i in sorted(used))
-    outputs = tuple(places[i] for i in layout.outputs)
-    return replace(layout, layers=layers, outputs=outputs)

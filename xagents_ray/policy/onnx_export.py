@@ -1,7 +1,7 @@
 """Exports a policy as an ONNX model from observations to the actions of `predict`."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,20 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import VECTOR, EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.core.version import __version__
-from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.inputs import InputArray
 from xagents_ray.networks.onnx import OnnxGraph
 
 _SAMPLES = 3
 """Number of observations on which the model's and the policy's actions are compared."""
+
+_PREFIX = "observation/"
+"""Begin of the names of inputs for named parts of an observation."""
+
+Given = Sequence[tuple[str, Any, tuple[int, ...]]]
+"""Name and dtype of each of a model's inputs, and its shape without the batch."""
 
 Spaces = tuple[Any, Any]
 """Spaces of the observations and of the actions."""
@@ -43,9 +49,8 @@ def build_onnx(
         ) from None
     observations, actions = spaces
     graph = OnnxGraph()
-    given = "observation", run.spec.observation_dtype, observations.shape
-    x = _input(graph, run, arrays)
-    outputs = _network(graph, run.layout, x, arrays)
+    given = _given(run, observations)
+    outputs = _network(graph, run, given, arrays)
     action = _action(graph, outputs, actor, actions, run.spec)
     units = run.layout.layers[run.layout.outputs[0]].output_shape
     results = {
@@ -62,21 +67,19 @@ def build_onnx(
     )
 
 
-def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
+def check_actions(model: Any, run: RunSpec, act: Callable[[Any], Array]) -> None:
     """Raise UserError when a model's actions differ from those of its policy.
 
     Policies of other packages may define greedy actions differently.
     """
     from onnx.reference import ReferenceEvaluator
 
-    tensor = model.graph.input[0].type.tensor_type
-    shape = [_SAMPLES, *(each.dim_value for each in tensor.shape.dim[1:])]
     generator = np.random.default_rng(0)
-    batch: Array = generator.normal(size=shape).astype(np.float32)
-    if run.spec.observation_dtype == "uint8":
-        batch = generator.integers(256, size=shape, dtype=np.uint8)
+    given = {each.name: _sample(each, generator) for each in model.graph.input}
     with np.errstate(all="ignore"):
-        actions = ReferenceEvaluator(model).run(["action"], {"observation": batch})[0]
+        actions = ReferenceEvaluator(model).run(["action"], given)[0]
+    named = {name.removeprefix(_PREFIX): x for name, x in given.items()}
+    batch = named.get("observation", named) if len(named) == 1 else named
     widths = np.subtract(run.spec.action_high, run.spec.action_low)
     widest = np.max(widths, initial=1, where=np.isfinite(widths))
     if not np.allclose(actions, act(batch), rtol=1e-4, atol=1e-4 * widest):
@@ -98,18 +101,61 @@ def write_onnx(model: Any, path: Path) -> None:
         ) from None
 
 
-def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
-    """Add the conversion of observations to the network's input."""
-    spec, layout, x = run.spec, run.layout, "observation"
-    if spec.is_image:
-        frames = np.array([0, spec.stack, *spec.observation_shape])
+def _given(run: RunSpec, observations: Any) -> Given:
+    """Return the model's inputs, given the space of observations.
+
+    They are named parts if there are several arrays or critic inputs, which are left
+    out.
+    """
+    spec, unread = run.spec, run.config.algorithm.unread_inputs
+    if not (spec.has_several_arrays or unread):
+        return [("observation", spec.observation_dtype, observations.shape)]
+    given: list[tuple[str, Any, tuple[int, ...]]] = []
+    for each in spec.inputs:
+        if each.name in unread:
+            continue
+        dtype, shape = spec.observation_dtype, each.shape
+        if each.is_image:
+            dtype, shape = "uint8", observations[each.name].shape
+        given.append((_PREFIX + each.name, dtype, shape))
+    return given
+
+
+def _sample(given: Any, generator: np.random.Generator) -> Array:
+    """Return a batch of random numbers for an input of a model."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    tensor = given.type.tensor_type
+    shape = [_SAMPLES, *(each.dim_value for each in tensor.shape.dim[1:])]
+    if tensor_dtype_to_np_dtype(tensor.elem_type) == np.uint8:
+        return generator.integers(256, size=shape, dtype=np.uint8)
+    return generator.normal(size=shape).astype(np.float32)
+
+
+def _input(
+    graph: OnnxGraph,
+    run: RunSpec,
+    array: InputArray,
+    given: Given,
+    arrays: Mapping[str, FloatArray],
+) -> str:
+    """Add the conversion of observations to an array of the network's input."""
+    spec, frame = run.spec, run.spec.observation_shape
+    x, is_image = _PREFIX + array.name, len(array.shape) == 3
+    if not array.name:
+        x = given[0][0]
+    if array.name == VECTOR or (not is_image and given[0][0] != "observation"):
+        x = _joined(graph, spec, given)
+    if is_image:
+        frame = spec.arrays[array.name][1] if array.name else frame
+        frames = np.array([0, spec.stack, *frame])
         x = graph.add("Reshape", x, frames)
         channels = range(4, len(frames))
         x = graph.add("Transpose", x, perm=[0, 2, 3, 1, *channels])
-    x = graph.add("Reshape", x, np.array([0, *layout.input_shape]))
+    x = graph.add("Reshape", x, np.array([0, *array.shape]))
     x = graph.cast(x, np.float32)
-    if f"{OBSERVATION}/mean" not in arrays:
-        return x if layout.scale == 1 else graph.add("Mul", x, np.float32(layout.scale))
+    if is_image or f"{OBSERVATION}/mean" not in arrays:
+        return x if array.scale == 1 else graph.add("Mul", x, np.float32(array.scale))
     mean = arrays[f"{OBSERVATION}/mean"]
     scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + STD_EPSILON)
     # Two float32 numbers are as exact as one float64, which some runtimes lack.
@@ -120,15 +166,35 @@ def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> 
     return graph.add("Clip", x, np.float32(-CLIP_RANGE), np.float32(CLIP_RANGE))
 
 
+def _joined(graph: OnnxGraph, spec: EnvSpec, given: Given) -> str:
+    """Add the vectors of named parts, joined; those that are not given are zeros."""
+    names = {name for name, _, _ in given}
+    vectors = [each for each in spec.inputs if not each.is_image]
+    known = {
+        each.name: graph.cast(_PREFIX + each.name, np.float32)
+        for each in vectors
+        if _PREFIX + each.name in names
+    }
+    first, size = next((known[x.name], x.shape[0]) for x in vectors if x.name in known)
+    parts = [
+        known[each.name]
+        if each.name in known
+        else graph.add("MatMul", first, np.zeros((size, *each.shape), np.float32))
+        for each in vectors
+    ]
+    return graph.add("Concat", *parts, axis=-1)
+
+
 def _network(
-    graph: OnnxGraph, layout: Layout, x: str, arrays: Mapping[str, FloatArray]
+    graph: OnnxGraph, run: RunSpec, given: Given, arrays: Mapping[str, FloatArray]
 ) -> str:
     """Add the layers of the first output, which has the actions; return its name."""
+    layout = run.layout
 
     @functools.cache
     def output_of(i: int) -> str:
         if i < 0:
-            return x
+            return _input(graph, run, layout.arrays[-1 - i], given, arrays)
         layer = layout.layers[i]
         read = output_of(layer.source)
         if layer.more_sources:

@@ -269,10 +269,11 @@ class Policy:
     def export(self, path: str | Path) -> None:
         """Write the policy as an ONNX model, which is independent of this package.
 
-        The input `observation` is a batch as for `predict`; normalization is part of
-        the model. The outputs are `action`, the actions of `predict` (float32 instead
-        of float64), and `output`, float32 [B, units]: logits, action values, or means
-        before --action-scaling and clipping.
+        The input `observation` is a batch as for `predict`; with images and more, or
+        with --critic-inputs, which it lacks, there is an `observation/NAME` for each
+        named input. Normalization is part of the model. The outputs are `action`, the
+        actions of `predict` (float32 instead of float64), and `output`, float32 [B,
+        units]: logits, action values, or means before --action-scaling and clipping.
 
         Args:
             path: path of the file, such as `policy.onnx`; missing directories are made.
@@ -308,10 +309,11 @@ class Policy:
         >>> tuple(logits.shape), tuple(value.shape)
         ((5, 2), (5, 1))
         """
-        build = resolve_name("xagents_ray.networks.keras:of_observations")
-        shape, arrays = self.observation_space.shape, self._trained.weights.arrays
-        return build(self._run.layout, arrays, shape, self._spec)
+        build = resolve_name("xagents_ray.networks.keras_policies:of_observations")
+        arrays = self._trained.weights.arrays
+        return build(self._run.layout, arrays, self.observation_space, self._spec)
 
     @cached_property
     def _conversion(self) -> Conversion:
-        return Conversion.of(self._run.config.env, self._spec)
+        unread = self._run.config.algorithm.unread_inputs
+        return Conversion.of(self._run.config.env, self._spec, unread)

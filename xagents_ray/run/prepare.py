@@ -216,7 +216,8 @@ def build_run(
     algorithm.check_spaces(spec)
     if config.run.resume is None:  # resumed runs may have settings without effect
         _check_effects(algorithm, config, spec)
-    if config.algorithm.normalize_observations and spec.is_image:
+    only_images = spec.is_image or spec.observation_shape == (0,)
+    if config.algorithm.normalize_observations and only_images:
         raise UserError(
             "--normalize-observations is for vectors and this environment gives "
             "images, which are scaled anyway: leave it out."

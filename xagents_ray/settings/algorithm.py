@@ -116,6 +116,11 @@ class AlgorithmConfig(Checked):
         return any(part.scales_actions for part in self.parts)
 
     @property
+    def unread_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that the policy doesn't read, only critics and values."""
+        return tuple(name for part in self.parts for name in part.unread_inputs)
+
+    @property
     def learns_online(self) -> bool:
         """Whether an on-policy algorithm learns from each round when it arrives."""
         return all(part.learns_online for part in self.parts)
@@ -194,6 +199,11 @@ class Group:
     def scales_actions(self) -> bool:
         """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return False
+
+    @property
+    def unread_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that the policy doesn't read, only critics and values."""
+        return ()
 
     @property
     def learns_online(self) -> bool:

@@ -1,0 +1,86 @@
+"""Keras models of whole policies, from an environment's observations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
+from xagents_ray.core.spec import VECTOR, EnvSpec
+from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.networks.keras import build_model, named_weights
+from xagents_ray.networks.layout import Layout
+
+__autograph__ = False
+
+
+def of_observations(
+    layout: Layout,
+    weights: Mapping[str, FloatArray],
+    space: Any,
+    spec: EnvSpec,
+) -> Any:
+    """Return a `keras.Model` that maps an environment's observations to the outputs.
+
+    Args:
+        layout: the network.
+        weights: the network's arrays by name; the model normalizes vectors if they
+            include those of `moments.statistics_shapes`.
+        space: Gymnasium space of one observation, a Dict if it has several arrays;
+            stacked images are [stack, H, W, ...].
+        spec: spec of the environment.
+    """
+    model = build_model(layout, None, "network")
+    for name, variable in named_weights(model).items():
+        variable.assign(weights[name])
+    if not layout.inputs:
+        dtype, frame = spec.observation_dtype, spec.observation_shape
+        given = keras.Input(space.shape, dtype=dtype, name="observation")
+        x = _stacked(given, frame, spec.stack) if spec.is_image else given
+        x = keras.layers.Reshape(layout.input_shape)(x)
+        return keras.Model(
+            given, model(_scaled(x, layout.scale, weights)), name="policy"
+        )
+    named = {
+        each.name: keras.Input(space[each.name].shape, dtype=space[each.name].dtype)
+        for each in spec.inputs
+    }
+    inputs: list[Any] = []
+    for each in layout.inputs:
+        if each.name == VECTOR:
+            parts = [named[part.name] for part in spec.inputs if not part.is_image]
+            inputs.append(_scaled(_joined(parts), each.scale, weights))
+        else:
+            _, frame = spec.arrays[each.name]
+            x = _stacked(named[each.name], frame, spec.stack)
+            x = keras.layers.Reshape(each.shape)(x)
+            inputs.append(_scaled(x, each.scale))
+    given = {x.name: x for x in named.values()}
+    return keras.Model(given, model(inputs), name="policy")
+
+
+def _named_input(name: str, space: Any) -> Any:
+    """Return an input for a part of the observation; Keras allows no / in names."""
+    own = name.replace("/", ".")
+    return keras.Input(space.shape, dtype=space.dtype.name, name=own)
+
+
+def _stacked(x: Any, frame: tuple[int, ...], stack: int) -> Any:
+    """Return [B, H, W, stack(, C)] of [B, stack, H, W(, C)] or [B, H, W(, C)]."""
+    x = keras.layers.Reshape((stack, *frame))(x)
+    return keras.layers.Permute((2, 3, 1, *range(4, len(frame) + 2)))(x)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else keras.layers.Concatenate()(parts)
+
+
+def _scaled(x: Any, scale: float, weights: Mapping[str, FloatArray] = {}) -> Any:
+    """Return float32 inputs, normalized if there are statistics, else scaled."""
+    layers = keras.layers
+    if f"{OBSERVATION}/mean" not in weights:
+        return layers.Rescaling(scale)(x)
+    mean, variance = (weights[f"{OBSERVATION}/{n}"] for n in ("mean", "variance"))
+    variance = variance + STD_EPSILON
+    x = layers.Normalization(mean=mean, variance=variance, dtype="float64")(x)
+    return keras.ops.cast(keras.ops.clip(x, -CLIP_RANGE, CLIP_RANGE), "float32")
