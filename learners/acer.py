@@ -6,6 +6,7 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
+from xagents_ray.learners.math.distributions import masked
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
@@ -16,7 +17,13 @@ from xagents_ray.learners.metrics import (
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, update_targets
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import ROLLOUT_BATCHES, Phase, batch_at, flatten_time
+from xagents_ray.learners.tensors import (
+    ROLLOUT_BATCHES,
+    Phase,
+    batch_at,
+    flatten_time,
+    masks_of,
+)
 
 
 class ACER:
@@ -68,10 +75,11 @@ class ACER:
             frames.rollout_inputs(batch.observations, batch.starts, self._setup.spec)
         )
         inputs = frames.with_network_noise(inputs, batch.network_noise)
-        average = tf.nn.softmax(self._average(inputs)[0])[:count]
+        masks = masks_of(batch)
+        average = tf.nn.softmax(masked(self._average(inputs)[0], masks))[:count]
         with tf.GradientTape() as tape:
             logits, q_values = self._model(inputs)
-            policy = tf.nn.softmax(logits)
+            policy = tf.nn.softmax(masked(logits, masks))
             values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=-1)
             policy, q_values = policy[:count], q_values[:count]
             ratios = importance.ratios(

@@ -24,6 +24,7 @@ from xagents_ray.learners.tensors import (
     Phase,
     batch_at,
     flatten_time,
+    masks_of,
 )
 
 
@@ -89,7 +90,7 @@ class ActorCritic:
             # Pass all rows, even invalid ones: a constant input shape keeps the memory
             # of the network's kernels constant.
             outputs, values, *log_std = self._model(inputs)
-            policy = self._head(outputs, *log_std)[:count]
+            policy = self._head(outputs, *log_std, masks=masks_of(r))[:count]
             values = values[:, 0]
             log_probs = policy.log_prob(flatten_time(r.actions))
             entropy = losses.masked_mean(policy.entropy(), valid)

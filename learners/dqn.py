@@ -9,6 +9,7 @@ from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
+from xagents_ray.learners.math.distributions import masked
 from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
@@ -100,13 +101,14 @@ class DQN:
         selection = target
         if c.double:
             selection = self._predicted(self._q, next_inputs, noise[1])
+        allowed = masked(selection.values, batch.action_masks)
         metrics = dict[str, tf.Tensor]()
         if c.distributional:
-            targets, clipped = self._target_probs(batch, target, selection)
+            targets, clipped = self._target_probs(batch, target, allowed)
             metrics["clipped"] = tf.reduce_mean(clipped)
         else:
             targets = losses.q_targets(
-                batch.rewards, batch.discounts, target.values, selection.values
+                batch.rewards, batch.discounts, target.values, allowed
             )
         with tf.GradientTape() as tape:
             predicted = self._predicted(self._q, inputs(obs), noise[-1])
@@ -127,10 +129,13 @@ class DQN:
         return metrics, errors
 
     def _target_probs(
-        self, batch: Transitions, target: _Predicted, selection: _Predicted
+        self, batch: Transitions, target: _Predicted, selection: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return target distributions, [N, atoms], and their clipped share, [N]."""
-        best = tf.argmax(selection.values, axis=-1)
+        """Return target distributions, [N, atoms], and their clipped share, [N].
+
+        `selection`, float32 [N, n], are the values that select the next actions.
+        """
+        best = tf.argmax(selection, axis=-1)
         probs = tf.nn.softmax(logits_of(target.logits, best, self._config.atoms))
         return projected_targets(
             batch.rewards, batch.discounts, probs, self._config.support

@@ -103,6 +103,7 @@ class Learner:
             counter_device=device,
         )
         self.algorithm = algorithm = make(setup)
+        self._data = algorithm.data.with_masks_of(spec)
         if not isinstance(row.learner, str):
             _check_source(algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
@@ -113,10 +114,10 @@ class Learner:
         )
         self._compiled = compiled
         self._widths: tuple[int, ...] = ()
-        if n_envs is not None and "valid" in algorithm.data.fields:
+        if n_envs is not None and "valid" in self._data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
-        signature = algorithm.data.signature(spec, layouts[0].noise_units), _FACTS
+        signature = self._data.signature(spec, layouts[0].noise_units), _FACTS
         self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)
@@ -168,14 +169,14 @@ class Learner:
 
     def _run(self, batch: Batch, env_steps: int, version: int) -> PhaseOutputs:
         """Run one learning phase without updating the normalizer."""
-        data = self.algorithm.data.of(batch)
+        data = self._data.of(batch)
         shape = data.rewards.shape
         if self._widths:
             data = widen_rounds(data, self._widths)
         if self._compiled and self._config.replay is not None:
             data = pad_batches(data)
         facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
-        arguments = tf.nest.flatten((self.algorithm.data.tensors(data), facts))
+        arguments = tf.nest.flatten((self._data.tensors(data), facts))
         numbers, flat, errors = self._traced(*arguments)
         metrics = unpack_metrics(self._names, numbers.numpy())
         priorities = None
@@ -237,7 +238,7 @@ class Learner:
         Return packed metrics, the weights, and the algorithm's errors.
         """
         env_steps, version, *sizes = tf.unstack(facts)
-        data = self.algorithm.data.record(**tensors)
+        data = self._data.record(**tensors)
         data = data._replace(rewards=self.normalizer.rewards(data.rewards))
         sizes = [tf.cast(size, tf.int32) for size in sizes]
         before = self._version.read_value()

@@ -103,7 +103,7 @@ def report_masks(env: Any) -> Any:
 
 def has_mask_key(space: Any) -> bool:
     """Return whether a space is a Dict with masks and something else."""
-    return isinstance(space, gym.spaces.Dict) and KEY in space and len(space) > 1
+    return isinstance(space, gym.spaces.Dict) and KEY in space.spaces and len(space) > 1
 
 
 def reports_masks(env: Any) -> bool:
@@ -188,9 +188,9 @@ def _find_method(env: Any) -> Callable[[], Any] | None:
 def _other_inputs(space: Any) -> gym.Space[Any]:
     """Return the space of an observation without its masks."""
     others = {key: each for key, each in space.items() if key != KEY}
-    return (
-        others["observation"] if [*others] == ["observation"] else type(space)(others)
-    )
+    is_one = [*others] == ["observation"]
+    rest: gym.Space[Any] = others["observation"] if is_one else gym.spaces.Dict(others)
+    return rest
 
 
 def _split(observation: Any) -> tuple[Any, Any]:

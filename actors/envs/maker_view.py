@@ -15,10 +15,10 @@ class MakerView(gym.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: the environment.
-        space: space of the network's input.
+        space: space of the network's input, a Dict for named inputs.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], space: gym.spaces.Box) -> None:
+    def __init__(self, env: gym.Env[Any, Any], space: gym.spaces.Space[Any]) -> None:
         super().__init__(env)
         self.observation_space = space
         self.action_space = _with_integers(env.action_space)

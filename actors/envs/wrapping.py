@@ -56,7 +56,8 @@ def transform_observations(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, An
         returned = function(sample)
     space = _space_of(returned)
     if space is None:
-        what, remedy = f"it returned {returned!r:.80}", "return an array of numbers"
+        shown = " ".join(repr(returned).split())
+        what, remedy = f"it returned {shown:.80}", "return an array of numbers"
         raise interface.flag_fault(subject, what, line_of(function), remedy)
     call = functools.partial(_converted, function, space)
     return gym.wrappers.TransformObservation(env, call, space)

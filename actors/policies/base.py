@@ -12,7 +12,7 @@ import numpy as np
 
 from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
 from xagents_ray.algorithms.state_dependent import noise_of
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import FORBIDDEN, EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
@@ -181,13 +181,9 @@ def noise_generators(
     return [np.random.default_rng([seed, env, *more]) for env in envs]
 
 
-FORBIDDEN = np.float32(-1e8)
-"""Logit or value of an action that a mask forbids."""
-
-
 def masked(outputs: FloatArray, masks: BoolArray | None) -> FloatArray:
     """Return logits or values [B, n], `FORBIDDEN` where masks [B, n] are False."""
-    return outputs if masks is None else np.where(masks, outputs, FORBIDDEN)
+    return outputs if masks is None else np.where(masks, outputs, np.float32(FORBIDDEN))
 
 
 def random_actions(uniform: Array, n_actions: int, masks: BoolArray | None) -> Array:
@@ -196,7 +192,7 @@ def random_actions(uniform: Array, n_actions: int, masks: BoolArray | None) -> A
     Those that masks, bool [B, n_actions], allow are equally likely.
     """
     if masks is None:
-        return (uniform * n_actions).astype(np.int32)  # type: ignore[no-any-return]
+        return (uniform * n_actions).astype(np.int32)
     counts = masks.sum(axis=-1, dtype=np.int64)
     drawn = np.minimum((uniform * counts).astype(np.int64), counts - 1)
     return largest_index(masks.cumsum(axis=-1) > drawn[:, None])

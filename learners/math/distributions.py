@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import FORBIDDEN, EnvSpec
 from xagents_ray.learners.math.noise import standard_normal
 
 __autograph__ = False
@@ -198,6 +198,16 @@ class SquashedGaussian:
 Distribution: TypeAlias = Categorical | MultiCategorical | Gaussian
 
 
+def masked(outputs: tf.Tensor, masks: tf.Tensor | None) -> tf.Tensor:
+    """Return logits or values, float32 [N, n], `FORBIDDEN` where masks are False.
+
+    Masks, bool [M, n] with M >= N, are those of the rows in order; None allows all.
+    """
+    if masks is None:
+        return outputs
+    return tf.where(masks[: tf.shape(outputs)[0]], outputs, FORBIDDEN)
+
+
 class PolicyHead:
     """Turns a policy network's outputs into action distributions.
 
@@ -216,11 +226,15 @@ class PolicyHead:
             first = tf.fill([spec.action_units], float(log_std))
             self.variables["log_std"] = tf.Variable(first, name="log_std")
 
-    def __call__(self, outputs: tf.Tensor, *log_std: tf.Tensor) -> Distribution:
+    def __call__(
+        self, outputs: tf.Tensor, *log_std: tf.Tensor, masks: tf.Tensor | None = None
+    ) -> Distribution:
         """Return the distributions of float32 [N, n] logits or [N, A] means.
 
-        `log_std`, float32 [N, A], is passed if the network outputs it.
+        `log_std`, float32 [N, A], is passed if the network outputs it. Discrete actions
+        that masks, bool [M, n] with M >= N, forbid have a probability of 0.
         """
+        outputs = masked(outputs, masks)
         if log_std:
             return Gaussian(outputs, *log_std)
         if "log_std" in self.variables:

@@ -31,7 +31,8 @@ class Setup:
     def __init__(self, agent: str, spec: EnvSpec, **settings: Any):
         self.row, self.spec = find_algorithm(agent), spec
         self.config = self.row.config(gamma=0.9, **settings)
-        heads = {"actions": spec.action_units, "value": 1}
+        count = spec.action_units
+        heads = {"actions": count, "value": 1, "action_values": count}
         self.layouts: list[Layout] = []
         for model in self.row.models:
             units = [heads[head] for head in model.heads]

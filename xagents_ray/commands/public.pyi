@@ -43,13 +43,11 @@ class SAC(CompatAgent): ...
 class TD3(CompatAgent): ...
 class TRPO(CompatAgent): ...
 
-class Both_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
-    action_scaling: bool
-    """Draw each component of continuous actions that has two finite bounds in the range
-    from -1 to 1, and scale it to them; --no-action-scaling draws it in the
-    environment's units, which weights of earlier versions need. Default: True."""
-
 class Both_All(TypedDict, total=False):
+    action_masks: bool
+    """Take only actions that the environment's masks allow, if it gives any:
+    info["action_mask"], a method action_masks(), or the key action_mask of a Dict
+    observation; --no-action-masks ignores them. Default: True."""
     actor_cpus: float | None
     """Cores that each env actor claims; default: an even share of those that the
     learner leaves (≥ 0.0001)."""
@@ -182,6 +180,12 @@ class Both_All(TypedDict, total=False):
     """Wrappers of each environment, module:Class, the first one innermost; from Python
     also classes and functions of an environment."""
 
+class Both_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
+    action_scaling: bool
+    """Draw each component of continuous actions that has two finite bounds in the range
+    from -1 to 1, and scale it to them; --no-action-scaling draws it in the
+    environment's units, which weights of earlier versions need. Default: True."""
+
 class Train_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
     advantage_epsilon: float
     """Value added to the standard deviation that advantages are divided by (> 0).
@@ -253,6 +257,12 @@ class Train_A2C_A3C_IMPALA_PPO(TypedDict, total=False):
     """Mean number of updates from a replay buffer of trajectories per rollout,
     corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
     for no replay (updates, ≥ 0). Default: 0.0."""
+
+class Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO(TypedDict, total=False):
+    critic_inputs: str | Path | Sequence[str] | None
+    """Names of inputs of a Dict or Tuple observation, separated by commas, that only
+    values and critics read, and not the policy, which acts without them; the default
+    network then has separate layers for the policy."""
 
 class Train_A2C_A3C_PPO(TypedDict, total=False):
     grad_norm: float
@@ -649,22 +659,22 @@ class Tune_SAC_TD3(TypedDict, total=False):
     update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
     Default: 2."""
 
-class TrainA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+class TrainA2C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
+    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
     Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TrainA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+class TrainA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
+    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
@@ -672,6 +682,7 @@ class TrainA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_
     ...
 
 class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
     Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
@@ -703,7 +714,8 @@ class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
     """Mean number of updates from the replay buffer per rollout; the number is drawn
     from a Poisson distribution each time (updates, ≥ 0). Default: 4.0."""
 
-class TrainDDPG(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+class TrainDDPG(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
     Train_DDPG_DQN_TD3, Train_DDPG_SAC_TD3, Train_DDPG_DQN_SAC_TD3,
     Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Train_DDPG_TD3, total=False):
@@ -730,14 +742,15 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
-class TrainIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+class TrainIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
-    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_IMPALA, total=False):
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_IMPALA_TRPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA,
+    Both_IMPALA, total=False):
     c_clip: float
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -749,14 +762,14 @@ class TrainIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_P
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
 
-class TrainPPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+class TrainPPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_PPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO,
-    Both_PPO_TRPO, total=False):
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO, Both_PPO_TRPO, total=False):
     clip_norm: float
     """Clipping of the importance ratio (> 0). Default: 0.1."""
     clip_value: float | None
@@ -776,10 +789,10 @@ class TrainPPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_
     acted, or with --decoupled-loss or --replay-ratio from the newest weights before the
     updates, is above 1.5 times this; default: no limit (nats, > 0)."""
 
-class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_DDPG_SAC_TD3_TRPO, Train_DDPG_SAC_TD3,
-    Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Both_SAC,
-    Train_SAC_TD3, total=False):
+class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Both_DDPG_SAC_TD3_TRPO, Train_DDPG_SAC_TD3, Train_DDPG_DQN_SAC_TD3,
+    Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Both_SAC, Train_SAC_TD3, total=False):
     alpha: str | Path | float
     """Entropy coefficient, or auto: it starts at 1 and is learned, so that the policy's
     entropy meets --target-entropy. Default: auto."""
@@ -801,7 +814,8 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD
     more than two critics, as in REDQ, all those of one env step: --gradient-steps
     divided by --train-frequency (updates, ≥ 1)."""
 
-class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+class TrainTD3(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
     Train_DDPG_DQN_TD3, Train_DDPG_SAC_TD3, Train_DDPG_DQN_SAC_TD3,
     Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Train_DDPG_TD3, Train_SAC_TD3,
@@ -814,8 +828,9 @@ class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     policy_noise_coef: float
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
-class TrainTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
-    Train_All, Train_A2C_A3C_IMPALA_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+class TrainTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Train_A2C_A3C_IMPALA_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO,
     Both_TRPO, total=False):
@@ -849,7 +864,8 @@ class TrainTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     512."""
 
-class TuneA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+class TuneA2C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
@@ -859,7 +875,8 @@ class TuneA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPA
     Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TuneA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+class TuneA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
@@ -869,12 +886,12 @@ class TuneA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPA
     Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_ACER, Tune_All,
-    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Tune_ACER_IMPALA, total=False):
+class TuneACER(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_ACER, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
+    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, Tune_ACER_IMPALA, total=False):
     buffer_batch_size: int | Sequence[int] | Space
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -902,8 +919,9 @@ class TuneACER(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     """Mean number of updates from the replay buffer per rollout; the number is drawn
     from a Poisson distribution each time (updates, ≥ 0). Default: 4.0."""
 
-class TuneDDPG(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,
+class TuneDDPG(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
+    Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,
     Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_DDPG_DQN_TD3, Tune_DDPG_SAC_TD3,
     Tune_DDPG_DQN_SAC_TD3, Tune_DDPG_TD3, total=False):
     ...
@@ -930,12 +948,12 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
-class TuneIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_IMPALA,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_TRPO,
+class TuneIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_A2C_A3C_IMPALA_PPO, Both_IMPALA, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_TRPO,
     Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Tune_ACER_IMPALA, total=False):
@@ -950,7 +968,8 @@ class TuneIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
 
-class TunePPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+class TunePPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_PPO,
     Both_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
@@ -976,10 +995,11 @@ class TunePPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPA
     acted, or with --decoupled-loss or --replay-ratio from the newest weights before the
     updates, is above 1.5 times this; default: no limit (nats, > 0)."""
 
-class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Both_SAC,
-    Tune_All, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_DDPG_SAC_TD3,
-    Tune_DDPG_DQN_SAC_TD3, Tune_SAC_TD3, total=False):
+class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
+    Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Both_SAC, Tune_All,
+    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_DDPG_SAC_TD3, Tune_DDPG_DQN_SAC_TD3,
+    Tune_SAC_TD3, total=False):
     alpha: str | Path | Sequence[str | Path] | Space | float
     """Entropy coefficient, or auto: it starts at 1 and is learned, so that the policy's
     entropy meets --target-entropy. Default: auto."""
@@ -1001,8 +1021,9 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     more than two critics, as in REDQ, all those of one env step: --gradient-steps
     divided by --train-frequency (updates, ≥ 1)."""
 
-class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Both_DDPG_SAC_TD3_TRPO, Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,
+class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_SAC_TD3_TRPO,
+    Both_DDPG_DQN_SAC_TD3, Both_DDPG_SAC_TD3, Tune_All,
     Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_DDPG_DQN_TD3, Tune_DDPG_SAC_TD3,
     Tune_DDPG_DQN_SAC_TD3, Tune_DDPG_TD3, Tune_SAC_TD3, total=False):
     noise_clip: float | Sequence[float] | Space
@@ -1013,11 +1034,11 @@ class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     policy_noise_coef: float | Sequence[float] | Space
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
-class TuneTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
-    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+class TuneTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO,
+    Tune_All, Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     actor_iterations: int | Sequence[int] | Space
     """Steps that the line search tries per train step, each half of the last (≥ 1).
     Default: 10."""

@@ -44,6 +44,8 @@ class InfoField(NamedTuple):
         return 1 + math.prod(self.shape)
 
 
+FORBIDDEN = -1e8
+"""Logit or value of an action that a mask forbids."""
 VECTOR = "_vector"
 """Name of the array with all vectors of an observation that has images, too."""
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,6 +25,7 @@ from xagents_ray.core.user_code import (
     traceback_of,
 )
 from xagents_ray.networks import keras_files
+from xagents_ray.networks.inputs import inputs_of
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.learner_access import load_tensorflow
@@ -58,8 +59,9 @@ def save_user_networks(
 
     A user's function is called with an environment whose `observation_space` is the
     input of the network: a vector, followed by the action if the network reads actions,
-    or an image with stacked frames as channels; see `MakerView`. Its layers initialize
-    their weights from `seed`, unless they have their own seeds.
+    an image with stacked frames as channels, or a Dict of such spaces for named inputs
+    that include images or leave out critic inputs; see `MakerView`. Its layers
+    initialize their weights from `seed`, unless they have their own seeds.
 
     Raises:
         UserError: a network is not a Keras model.
@@ -94,14 +96,14 @@ def _network(
     """Return the name and the Keras model of a model's user network, if any."""
     name, features = getattr(config, model.file), config.feature_maker
     if name is None and features is not None and not model.reads_actions:
-        before = _features(features, model, env, spec)
+        before = _features(features, model, env, spec, config.unread_inputs)
         heads = resolve_name(f"{_CONVERSION}with_heads")
         return f"{features}+{model.name}", heads(before, model.outputs(spec), features)
     found = None if name is None else _object(name)
     if name is None or found is None:
         return None
     if not hasattr(found, "get_config"):
-        found = _called(found, name, model, env, spec)
+        found = _called(found, name, model, env, spec, config.unread_inputs)
     return name, resolve_name(f"{_CONVERSION}as_keras_model")(found, name)
 
 
@@ -172,11 +174,13 @@ def _object(name: str) -> Any | None:
         return resolve_class("function", name)
 
 
-def _features(name: str, model: Model, env: EnvConfig, spec: EnvSpec) -> Any:
+def _features(
+    name: str, model: Model, env: EnvConfig, spec: EnvSpec, unread: Sequence[str]
+) -> Any:
     maker = _object(name)
     if maker is None:
         raise UserError(f"--feature-maker {name}: name a function, module:function.")
-    return _called(maker, name, model, env, spec)
+    return _called(maker, name, model, env, spec, unread)
 
 
 def _called(
@@ -185,19 +189,17 @@ def _called(
     model: Model,
     config: EnvConfig,
     spec: EnvSpec,
+    unread: Sequence[str],
 ) -> Any:
-    """Return the network that a user's function builds for an environment."""
-    import gymnasium as gym
+    """Return the network that a user's function builds for an environment.
 
+    `unread` are the inputs that policies don't read.
+    """
     from xagents_ray.actors.envs import make as environments
     from xagents_ray.actors.envs.interface import flag_fault
     from xagents_ray.actors.envs.maker_view import MakerView
 
-    is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
-    low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
-    dtype: Any = "uint8" if is_bytes else "float32"
-    shape = model.input_shape(spec)
-    space = gym.spaces.Box(low, high, shape, dtype)
+    space = _input_space(model, spec, () if "value" in model.heads else unread)
     env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
     drawing = resolve_name(f"{_CONVERSION}drawing_as_python")
@@ -214,3 +216,25 @@ def _called(
         ) from RemoteTraceback(trace)
     finally:
         env.close()
+
+
+def _input_space(model: Model, spec: EnvSpec, unread: Sequence[str]) -> Any:
+    """Return the space of a network's input, without the inputs that are not read."""
+    import gymnasium as gym
+
+    def box(shape: tuple[int, ...], is_bytes: bool) -> Any:
+        low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
+        dtype: Any = "uint8" if is_bytes else "float32"
+        return gym.spaces.Box(low, high, shape, dtype)
+
+    is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
+    if not (spec.has_several_arrays or unread):
+        return box(model.input_shape(spec), is_bytes)
+    parts = inputs_of(spec, unread=unread).parts
+    return gym.spaces.Dict(
+        {
+            each.name: box(parts[each.name].shape, each.is_image or is_bytes)
+            for each in spec.inputs
+            if each.name in parts
+        }
+    )

@@ -79,6 +79,12 @@ class EnvConfig(Checked):
         unit="frames",
         hp_type="categorical",
     )
+    action_masks: bool = option(
+        True,
+        "Take only actions that the environment's masks allow, if it gives any: "
+        'info["action_mask"], a method action_masks(), or the key action_mask of a '
+        "Dict observation; --no-action-masks ignores them",
+    )
     vectorization: str = option(
         "auto",
         "How environments are stepped together; auto picks the fastest right one",

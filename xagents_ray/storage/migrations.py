@@ -73,6 +73,11 @@ def _keep_policy_delay(agent: str, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "policy_delay": 1} if agent == "sac" else values
 
 
+def _ignore_masks(_: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Keep to ignore the masks of environments, as all runs did."""
+    return {**values, "action_masks": False}
+
+
 MIGRATIONS: list[Migration] = [
     Migration(checkpoint=_name_pending_steps, summary=_name_failures),
     Migration(settings=_act_as_trained),
@@ -81,6 +86,7 @@ MIGRATIONS: list[Migration] = [
         checkpoint=lambda arrays, facts: (_widen_statistics(arrays), facts),
         weights=_widen_statistics,
     ),
+    Migration(settings=_ignore_masks),
 ]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
