@@ -213,7 +213,7 @@ def named_inputs(model: Any) -> dict[str, tuple[int, ...]]:
     given = inputs_struct(model)
     pairs = given.items() if isinstance(given, dict) else ()
     keys = {id(each): key for key, each in pairs}
-    named = {keys.get(id(x), x.name): x for x in model.inputs}
+    named = {keys.get(id(x), x._keras_history.operation.name): x for x in model.inputs}
     return {name: tuple(x.shape[1:]) for name, x in named.items()}
 
 

@@ -38,13 +38,9 @@ def of_observations(
         given = keras.Input(space.shape, dtype=dtype, name="observation")
         x = _stacked(given, frame, spec.stack) if spec.is_image else given
         x = keras.layers.Reshape(layout.input_shape)(x)
-        return keras.Model(
-            given, model(_scaled(x, layout.scale, weights)), name="policy"
-        )
-    named = {
-        each.name: keras.Input(space[each.name].shape, dtype=space[each.name].dtype)
-        for each in spec.inputs
-    }
+        outputs = model(_scaled(x, layout.scale, weights))
+        return keras.Model(given, outputs, name="policy")
+    named = {x.name: _named_input(x.name, space[x.name]) for x in spec.inputs}
     inputs: list[Any] = []
     for each in layout.inputs:
         if each.name == VECTOR:
@@ -55,14 +51,17 @@ def of_observations(
             x = _stacked(named[each.name], frame, spec.stack)
             x = keras.layers.Reshape(each.shape)(x)
             inputs.append(_scaled(x, each.scale))
-    given = {x.name: x for x in named.values()}
+    given = {_own_name(name): x for name, x in named.items()}
     return keras.Model(given, model(inputs), name="policy")
 
 
 def _named_input(name: str, space: Any) -> Any:
-    """Return an input for a part of the observation; Keras allows no / in names."""
-    own = name.replace("/", ".")
-    return keras.Input(space.shape, dtype=space.dtype.name, name=own)
+    """Return an input for a part of the observation."""
+    return keras.Input(space.shape, dtype=space.dtype.name, name=_own_name(name))
+
+
+def _own_name(name: str) -> str:
+    return name.replace("/", ".")  # Keras allows no / in names
 
 
 def _stacked(x: Any, frame: tuple[int, ...], stack: int) -> Any:
