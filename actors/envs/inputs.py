@@ -80,7 +80,8 @@ class Part(NamedTuple):
         if batch is None:
             return np.asarray(flatten(self.space, value), np.float32)
         rows = iterate(batch_space(self.space, batch), value)
-        return np.stack([flatten(self.space, row) for row in rows]).astype(np.float32)
+        flat: list[Any] = [flatten(self.space, row) for row in rows]
+        return np.stack(flat).astype(np.float32)
 
 
 def is_composite(space: Any) -> bool:
@@ -254,8 +255,8 @@ def space_before_arrays(env: Any) -> gym.Space[Any] | None:
         of_vectors = FlattenedVector | NamedVectorInputs
         found = [each for each in layers if isinstance(each, of_vectors)]
         return found[0].env.single_observation_space if found else None
-    found = [each for each in layers if isinstance(each, FlattenedEnv | NamedInputs)]
-    return found[0].env.observation_space if found else None
+    inner = [each for each in layers if isinstance(each, FlattenedEnv | NamedInputs)]
+    return inner[0].env.observation_space if inner else None
 
 
 def has_channels_first(space: Any) -> bool:

@@ -190,7 +190,7 @@ def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
         raise flag_fault(subject, what, place, remedy, trace) from error
 
 
-def method_line(env: gym.Env[Any, Any], name: str) -> str:
+def method_line(env: Any, name: str) -> str:
     """Return `file, line N` of a user's method, or else class; "" for a library's."""
     for layer in wrapper_layers(env):
         function = getattr(type(layer), name, None)

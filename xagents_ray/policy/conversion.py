@@ -28,6 +28,7 @@ class Conversion:
         unread: names of inputs that observations need not have.
     Attributes:
         spaces: spaces of observations, with stacked frames, and of actions.
+        mask_reader: reader of action masks that a user passes; None without masks.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Conversion:
     ) -> None:
         from gymnasium.spaces.utils import flatten
 
+        from xagents_ray.actors.envs.action_masks import MaskReader
         from xagents_ray.actors.envs.inputs import is_composite, join_vectors
         from xagents_ray.actors.envs.stacked import stacked_space
         from xagents_ray.actors.envs.wrapping import action_converter
@@ -49,6 +51,9 @@ class Conversion:
         self.spaces = stacked_space(observations, spec.stack), actions
         self._env_id, self._spec, self._own_shape = env_id, spec, observations.shape
         self.actions = action_converter(actions)
+        self.mask_reader = None
+        if spec.has_action_masks:
+            self.mask_reader = MaskReader(spec, self._wrong_mask)
         self._own, self._flatten, self._join = own, flatten, join_vectors
         self._parts = None
         if is_composite(own):
@@ -175,6 +180,14 @@ class Conversion:
         if self._first_shape and array.shape[-3:] == self._first_shape:
             return np.moveaxis(array, -3, -1)
         return array
+
+    def _wrong_mask(self, mask: Any, remedy: str) -> UserError:
+        if mask is None:
+            remedy = 'pass action_masks=info["action_mask"], or another array'
+        return UserError(
+            f"{self._env_id} allows only some actions, and the mask of this "
+            f"observation is {mask!r:.80}: {remedy}."
+        )
 
     def _wrong_shape(
         self, own: tuple[int, ...], shape: tuple[int, ...], n_envs: int | None

@@ -144,8 +144,8 @@ def _vector(part: Part, value: Any) -> Array | None:
     if is_box and (is_batch or array.shape == own):
         return array.reshape(*array.shape[:is_batch], *part.shape).astype(np.float32)
     if is_batch and array.dtype.kind != "f":
-        rows = [flatten(space, row) for row in array if space.contains(row)]
-        return np.float32(rows) if len(rows) == len(array) else None
+        rows: list[Any] = [flatten(space, row) for row in array if space.contains(row)]
+        return np.stack(rows).astype(np.float32) if len(rows) == len(array) else None
     is_flat = array.ndim in (1, 2) and array.shape[-1:] == part.shape
     is_float = is_box or array.dtype.kind == "f"
     return array.astype(np.float32) if is_flat and is_float else None

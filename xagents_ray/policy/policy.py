@@ -5,9 +5,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
-from xagents_ray.core.trajectory import Array
+from xagents_ray.core.trajectory import Array, arrays_of
 from xagents_ray.policy import episodes as playing
 from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
@@ -27,9 +29,9 @@ class Policy:
     can be pickled.
 
     Observations are those of `make_env()`: float32 in the environment's shape, or, for
-    images, uint8 frames [frame_stack, H, W] or [frame_stack, H, W, C], the newest last
-    ([H, W] or [H, W, C] with a frame stack of 1). A single observation of a Dict, Tuple
-    or discrete space may also be passed as the original environment returns it.
+    images, uint8 frames [frame_stack, H, W(, C)], the newest last ([H, W(, C)] with a
+    frame stack of 1); a dict of these for a Dict or Tuple with images. Parts of a Dict,
+    Tuple or discrete space may also be passed as the original environment returns them.
 
     Attributes:
         agent: name of the algorithm, such as `ppo`.
@@ -110,6 +112,7 @@ class Policy:
         state: Array | None = None,
         episode_start: Any = None,
         deterministic: bool = True,
+        action_masks: Any = None,
     ) -> tuple[Any, Array | None]:
         """Choose actions, with the interface of Stable-Baselines3's `predict`.
 
@@ -123,23 +126,26 @@ class Policy:
                 them as in training, with `--epsilon-end` for epsilon-greedy agents, but
                 without noise on weights that lasts for a rollout. See
                 `set_random_seed`.
+            action_masks: the actions that are allowed, 0 or 1 [action_units] or a
+                batch; needed if the environment gives masks, which `make_env()` has in
+                `info["action_mask"]`.
         Returns:
             One action for one observation, a NumPy integer or an array; else a batch
             [B, ...]. Actions have the environment's bounds and dtype. Second, the
             state for the next call, or None.
         Raises:
             UserError: an observation has another shape, contains NaN, or is a float
-                image.
+                image; or masks are missing or don't fit.
 
         >>> policy = xagents_ray.load("last", seed=3)
         >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])
-        >>> action in policy.action_space
-        True
-        >>> actions, _ = policy.predict([[0.0] * 4] * 5, deterministic=False)
-        >>> actions.shape, actions.dtype
-        ((5,), dtype('int64'))
+        >>> policy.predict([[0.0] * 4] * 5, deterministic=False)[0].shape
+        (5,)
         """
         rows, is_single = self._conversion.rows(observation)
+        if (reader := self._conversion.mask_reader) is not None:
+            none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
+            self._actor.action_masks = reader.given(action_masks, none_ended)
         with one_blas_thread():
             if deterministic:
                 chosen = self._actor.greedy(rows)
@@ -148,14 +154,15 @@ class Policy:
         actions = self._conversion.actions(chosen)
         return (actions[0] if is_single else actions), state
 
-    def act(self, observation: Any, deterministic: bool = True) -> Any:
+    def act(
+        self, observation: Any, deterministic: bool = True, action_masks: Any = None
+    ) -> Any:
         """Return the actions of `predict`, without a state.
 
-        >>> action = xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])
-        >>> int(action) in (0, 1)
+        >>> int(xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])) in (0, 1)
         True
         """
-        return self.predict(observation, deterministic=deterministic)[0]
+        return self.predict(observation, None, None, deterministic, action_masks)[0]
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed the sampling of actions, as the seed of an evaluation does.
@@ -167,13 +174,7 @@ class Policy:
         Raises:
             UserError: the seed is invalid.
 
-        >>> policy = xagents_ray.load("last")
-        >>> observations = [[0.0] * 4] * 100
-        >>> policy.set_random_seed(7)
-        >>> first = policy.act(observations, deterministic=False)
-        >>> policy.set_random_seed(7)
-        >>> (first == policy.act(observations, deterministic=False)).all()
-        np.True_
+        >>> xagents_ray.load("last").set_random_seed(7)
         """
         checked = EvaluateConfig(seed=seed).seed
         self._sampler = Sampler(self._actor, checked)

@@ -95,7 +95,7 @@ class TrajectoryReplay(Replay):
         slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
 
         def drawn(ring: Array) -> Array:
-            return ring[slots, np.arange(ring.shape[1])[:, None], envs]  # type: ignore[no-any-return]
+            return ring[slots, np.arange(ring.shape[1])[:, None], envs]
 
         fields: dict[str, Any] = {
             name: map_array(drawn, rings) for name, rings in self._stored.items()
