@@ -10,10 +10,17 @@ import numpy as np
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.envs.vector import Envs
+from xagents_ray.actors.policies.base import random_actions
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Observations, Weights, arrays_of
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    Observations,
+    Weights,
+    arrays_of,
+)
 
 _MOST_STEPS = 5_000
 
@@ -101,7 +108,7 @@ def _step_at_random(
     until = time.perf_counter() + seconds
     _check("an observation", first)
     while len(times) < _MOST_STEPS and (not times or time.perf_counter() < until):
-        actions = _random_actions(envs.spec, n_envs, generator)
+        actions = _random_actions(envs.spec, n_envs, generator, envs.action_masks)
         began = time.perf_counter()
         step = envs.step(actions)
         times.append(time.perf_counter() - began)
@@ -116,9 +123,23 @@ def _step_at_random(
 
 
 def _random_actions(
-    spec: EnvSpec, n_envs: int, generator: np.random.Generator
+    spec: EnvSpec,
+    n_envs: int,
+    generator: np.random.Generator,
+    masks: BoolArray | None,
 ) -> Array:
-    """Return int32 [B, ...] actions, or float32 [B, A], normal where unbounded."""
+    """Return int32 [B, ...] actions, or float32 [B, A], normal where unbounded.
+
+    Of discrete actions, only those that masks, bool [B, action_units], allow are drawn.
+    """
+    if masks is not None:
+        ends = np.cumsum(spec.action_sizes)[:-1].astype(int)
+        parts = np.split(masks, ends, axis=-1)
+        drawn = [
+            random_actions(generator.random(n_envs), part.shape[1], part)
+            for part in parts
+        ]
+        return np.stack(drawn, axis=-1).reshape(n_envs, *spec.action_shape)
     if spec.is_discrete:
         sizes, size = spec.n_actions or spec.action_sizes, (n_envs, *spec.action_shape)
         return generator.integers(sizes, size=size, dtype=np.int32)

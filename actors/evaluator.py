@@ -3,12 +3,12 @@
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.envs.action_masks import random_action
 from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
@@ -155,20 +155,13 @@ def _randomizer(
     spaces = [copy.deepcopy(envs.spaces[1]) for _ in generators]
     for space, generator in zip(spaces, generators, strict=True):
         space.seed(int(generator.integers(2**31)))
-    spec = envs.spec
-    ends = np.cumsum(spec.action_sizes)[:-1]
-
-    def drawn_of(space: Any, i: int) -> Any:
-        if envs.action_masks is None:
-            return space.sample()
-        mask = envs.action_masks[i].astype(np.int8)
-        return space.sample(tuple(np.split(mask, ends)) if spec.action_sizes else mask)
 
     def randomize(actions: Array) -> Array:
         mixed = np.array(actions)
         for i, (space, generator) in enumerate(zip(spaces, generators, strict=True)):
             if generator.random() < share:
-                drawn = drawn_of(space, i) - getattr(space, "start", 0)
+                mask = None if envs.action_masks is None else envs.action_masks[i]
+                drawn = random_action(space, mask) - getattr(space, "start", 0)
                 mixed[i] = np.reshape(drawn, mixed[i].shape)
         return mixed
 

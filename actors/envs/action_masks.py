@@ -152,6 +152,16 @@ class MaskReader:
             masks |= np.repeat(counts == 0, self._sizes, axis=1)
         return masks
 
+    def given(self, masks: Any, ended: BoolArray) -> BoolArray:
+        """Return masks that a user passes; see `read`.
+
+        Args:
+            masks: one mask, if B is 1, or a batch of them.
+            ended: bool [B], environments that take no action.
+        """
+        is_one = len(ended) == 1 and np.shape(masks)[:1] != (1,)
+        return self.read({KEY: [masks] if is_one else masks}, ended)
+
     def _row(self, value: Any, has_ended: bool) -> Array:
         """Return one environment's mask: [action_units] of 0 and 1."""
         if value is None and has_ended:
@@ -165,6 +175,27 @@ class MaskReader:
         if row.shape != (self._units,) or not _is_zero_or_one(row):
             raise self._fault(value, f"give {self._form}, {_REMEDY}")
         return row
+
+
+def random_action(space: Any, mask: Any) -> Any:
+    """Return a random action of a space, drawn by its own generator.
+
+    If the mask is not None, it is one that the mask allows.
+    """
+    if mask is None:
+        return space.sample()
+    if not isinstance(space, gym.spaces.MultiDiscrete):
+        return space.sample(np.asarray(mask, np.int8))
+    joined = np.concatenate([*map(np.ravel, mask)]).astype(np.int8)
+    return space.sample(tuple(np.split(joined, np.cumsum(space.nvec.ravel())[:-1])))
+
+
+def random_actions(envs: Any, infos: Mapping[Any, Any]) -> Any:
+    """Return random actions of a vector environment that its infos' masks allow."""
+    if (masks := infos.get(KEY)) is None:
+        return envs.action_space.sample()
+    space = envs.single_action_space
+    return np.stack([np.asarray(random_action(space, mask)) for mask in masks])
 
 
 def _is_zero_or_one(array: Array) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.actors.envs import indices, inputs, interface
+from xagents_ray.actors.envs.action_masks import KEY, random_action
 from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.actors.envs.step_info import InfoCoder, ReadInfo, find_fields
@@ -161,13 +162,17 @@ class GoalRewards:
 
         achieved, desired = goals.slices
         env.action_space.seed(0)
-        before = vectors_of(env.reset(seed=0)[0])
+        observation, info = env.reset(seed=0)
+        before = vectors_of(observation)
         for _ in range(count):
-            observation, reward, *ends, info = env.step(env.action_space.sample())
+            action = random_action(env.action_space, info.get(KEY))
+            observation, reward, *ends, info = env.step(action)
             after = vectors_of(observation)
             pair = after[achieved], before[desired]
             goal_steps.append((*pair, float(reward), dict(info)))
-            before = vectors_of(env.reset()[0]) if any(ends) else after
+            if any(ends):
+                observation, info = env.reset()
+            before = vectors_of(observation) if any(ends) else after
         reached, wanted, rewards, infos = zip(*goal_steps, strict=True)
         return _GoalSteps(np.stack(reached), np.stack(wanted), [*rewards], [*infos])
 

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs.action_masks import random_actions
 from xagents_ray.actors.envs.wrapper_statistics import is_normalizing
 from xagents_ray.core.user_code import is_library
 
@@ -46,10 +47,11 @@ def remembering_wrappers(envs: Any) -> tuple[str, ...]:
         return found
     with suppress(Exception):
         envs.action_space.seed(0)
-        envs.reset(seed=0)
+        _, infos = envs.reset(seed=0)
         before = [_state_of(vars(layer), set()) for layer in layers]
         for _ in range(_STEPS):
-            envs.step(envs.action_space.sample())
+            actions = random_actions(envs, infos)
+            *_, infos = envs.step(actions)
         envs.reset(seed=0)
         pairs = zip(layers, before, strict=True)
         changed = [x for x, was in pairs if _state_of(vars(x), set()) != was]

@@ -1,6 +1,5 @@
 """An agent that acts, observes and learns within the user's own loop."""
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,15 +19,10 @@ from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
-from xagents_ray.core.trajectory import (
-    Observations,
-    RolloutReport,
-    Trajectory,
-    Weights,
-    paired_arrays,
-)
+from xagents_ray.core.trajectory import BoolArray, Observations, paired_arrays
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy
+from xagents_ray.policy.own_rollouts import FinishedRollouts
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare_run
@@ -84,7 +78,7 @@ class Agent:
         self._policy.places = setup.places
         self._generators = noise_generators(run.seed, 0, self._n_envs)
         self._moments = RolloutMoments(self._config, run.spec, self._n_envs)
-        self._finished = _Finished()
+        self._finished = FinishedRollouts()
         self._driver = LocalDriver(run, self._finished)
         self._schedule, self._statistics = UpdateSchedule(run), Statistics()
         # Environments whose episodes have ended; they only reset in the next row.
@@ -92,12 +86,14 @@ class Agent:
         self._coder = None
         if run.spec.info:
             self._coder = InfoCoder(run.spec.info, str(run.config.env.env))
+        self._mask_reader = self._conversion.mask_reader
+        self._masks: BoolArray | None = None  # of the newest observations
         self._rows: TrajectoryWriter | None = None
         self._chosen: Actions | None = None
         self._metrics: dict[str, float] = {}  # of a learning phase within `act`
         self.env_steps = 0
 
-    def act(self, observation: Any) -> Any:
+    def act(self, observation: Any, action_masks: Any = None) -> Any:
         """Choose an action, with the exploration of training.
 
         If a new episode's first observation completes a rollout, this learns first, and
@@ -105,6 +101,9 @@ class Agent:
 
         Args:
             observation: an observation, or a batch [B, ...] of `n_envs` environments.
+            action_masks: the actions that are allowed, 0 or 1 [action_units], or a
+                batch; needed for the first observation of an episode if the environment
+                gives masks.
         Returns:
             An action in the environment's space, or a batch of them.
         Raises:
@@ -114,10 +113,12 @@ class Agent:
         """
         frames, is_single = self._conversion.frames(observation, self._n_envs)
         if self._rows is None:
+            self._masks = self._allowed(action_masks, {}, self._ended)
             self._begin(first_window(frames, self._run.spec.stack))
         elif is_single and self._ended[0]:
             self._choose()
-            nothing = np.zeros(1)
+            nothing, none_ended = np.zeros(1), np.zeros(1, np.bool_)
+            self._masks = self._allowed(action_masks, {}, none_ended)
             self._write(frames, nothing, nothing, nothing, {})
             if self._row == 0:  # a rollout ended; the next one acts with new weights
                 self._metrics = self.learn()
@@ -133,6 +134,7 @@ class Agent:
         terminated: Any,
         truncated: Any,
         info: Mapping[Any, Any] | None = None,
+        action_masks: Any = None,
     ) -> None:
         """Record the results of the environment's step with the action of `act`.
 
@@ -142,10 +144,11 @@ class Agent:
             terminated: whether the episode ended by itself; a bool, or [B].
             truncated: whether the episode was cut off; a bool, or [B].
             info: the info of the environment or vector environment; required only with
-                `her`, if `compute_reward` reads it.
+                `her`, if `compute_reward` reads it, and for the key `action_mask`.
+            action_masks: the actions that are allowed next, if the info has no masks.
         Raises:
             UserError: an observation has another shape, `act` wasn't called, or the
-                info is needed.
+                info or a mask is needed.
             Diverged: a reward is not finite.
         """
         if self._chosen is None:
@@ -159,6 +162,8 @@ class Agent:
         if self._n_envs == 1 and np.ndim(terminated) == 0:
             infos = of_one_env(infos)
         frames = self._conversion.frames(observation, self._n_envs)[0]
+        ended = np.logical_or(terminated, truncated).reshape(-1).astype(np.bool_)
+        self._masks = self._allowed(action_masks, infos, ended)
         self._write(frames, reward, terminated, truncated, infos)
 
     def learn(self) -> dict[str, float]:
@@ -207,11 +212,23 @@ class Agent:
                 "before you reset."
             )
 
+    def _allowed(
+        self, masks: Any, infos: Mapping[Any, Any], ended: BoolArray
+    ) -> BoolArray | None:
+        """Return the masks of new observations, bool [B, action_units], or None."""
+        if self._mask_reader is None:
+            return None
+        if masks is not None:
+            return self._mask_reader.given(masks, ended)
+        return self._mask_reader.read(infos, ended)
+
     def _begin(self, before: Window) -> None:
         """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
         is_image = self._run.spec.is_image
-        self._rows = TrajectoryWriter(before, length, is_image, self._coder)
+        self._rows = TrajectoryWriter(
+            before, length, is_image, self._coder, self._masks
+        )
         self._policy.begin_rollout(self._generators)
         self._noise = self._policy.noise(self._generators, length)
         self._row = 0
@@ -222,6 +239,7 @@ class Agent:
             self._policy.load(self._driver.weights)
             self._version = self._driver.weights.version
         seen, noise = self._rows.input(self._row), self._noise[self._row]
+        self._policy.action_masks = self._rows.action_masks(self._row)
         done = self.env_steps + self._row * self._n_envs
         self._chosen = self._policy.act(seen, noise, done)
         return self._chosen
@@ -241,7 +259,9 @@ class Agent:
             np.reshape(x, -1).astype(np.bool_) for x in (terminated, truncated)
         )
         learned = learning_rewards(raw, self._run.config.env.preprocess)
-        step = EnvStep(frames, learned, raw, over, cut, over | cut, infos=infos)
+        step = EnvStep(
+            frames, learned, raw, over, cut, over | cut, None, infos, self._masks
+        )
         self._rows.write(self._row, self._chosen, step, self._ended)
         self._policy.reset_memory(self._ended)
         self._ended, self._chosen = step.ended, None
@@ -275,23 +295,3 @@ def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
     left_out = [each.name for each in of_runs]
     own_process = {**given, "local": True}
     return Request.of(algorithm, own_process, needs_end=False, left_out=left_out).config
-
-
-class _Finished:
-    """Queue of the rollouts of the user's loop; takes the place of an env actor."""
-
-    def __init__(self) -> None:
-        self.rollouts: deque[tuple[Trajectory, RolloutReport]] = deque()
-
-    def add(self, trajectory: Trajectory, statistics: Statistics) -> None:
-        steps, version = trajectory.valid.sum(axis=1), trajectory.weights_version
-        report = RolloutReport(steps, (), 0.0, statistics, version)
-        self.rollouts.append((trajectory, report))
-
-    def rollout(
-        self, weights: Weights, length: int, env_steps: int
-    ) -> tuple[Trajectory, RolloutReport]:
-        return self.rollouts.popleft()
-
-    def close(self) -> None:
-        """Do nothing."""

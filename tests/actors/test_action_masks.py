@@ -1,0 +1,156 @@
+"""Masks of allowed actions: where they come from, what they allow, and faults."""
+
+from typing import Any
+
+import gymnasium as gym
+import masked_envs
+import numpy as np
+import pytest
+from acting import run_of, setup_of, weights_of
+from masked_envs import KEYS, LENGTH
+
+from xagents_ray.actors.env_actor import EnvActor
+from xagents_ray.actors.envs.action_masks import random_action
+from xagents_ray.actors.envs.make import make_envs
+from xagents_ray.actors.evaluator import Evaluator
+from xagents_ray.actors.policies.base import random_actions
+from xagents_ray.core.errors import EnvironmentFault, UserError
+from xagents_ray.settings.training import EnvConfig
+
+AGENTS = ["a2c", "acer", "dqn", "ppo"]
+
+
+def env(source: str = "info", parts: int = 1, **settings: Any) -> dict[str, Any]:
+    arguments = (f'source="{source}"', f"parts={parts}")
+    return {"env": "masked_envs:Locks", "env_kwargs": arguments, **settings}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("source", ["info", "method", "key"])
+def test_no_other_action_is_taken(agent: str, source: str) -> None:
+    """The environment raises otherwise; at first, DQN's actions are random."""
+    setup = setup_of(agent, 2, **env(source))
+    actor = EnvActor(setup)
+    assert actor.spec.observation_shape == (KEYS,)
+    for env_steps in (0, 10**6):
+        trajectory, _ = actor.rollout(weights_of(setup), 3 * LENGTH, env_steps)
+    masks = trajectory.action_masks
+    assert masks is not None and masks.shape == (3 * LENGTH + 1, 2, KEYS)
+    taken = np.take_along_axis(masks[:-1], trajectory.actions[..., None], -1)
+    assert taken.all()
+    assert (masks.sum(-1)[:-1][trajectory.valid] == 2).all()
+    assert (masks.sum(-1)[:-1][~trajectory.valid] == KEYS).all()  # after an end
+    actor.close()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_several_actions_have_a_mask_each(vectorization: str) -> None:
+    setup = setup_of("ppo", 2, **env("info", 2, vectorization=vectorization))
+    actor = EnvActor(setup)
+    trajectory, _ = actor.rollout(weights_of(setup), 2 * LENGTH, 0)
+    parts = np.split(trajectory.action_masks[:-1], 2, axis=-1)
+    for part, actions in zip(
+        parts, np.moveaxis(trajectory.actions, -1, 0), strict=True
+    ):
+        assert np.take_along_axis(part, actions[..., None], -1).all()
+    actor.close()
+
+
+def test_log_probs_are_those_of_allowed_actions() -> None:
+    setup = setup_of("ppo", 2, **env())
+    actor = EnvActor(setup)
+    trajectory, _ = actor.rollout(weights_of(setup), LENGTH, 0)
+    policy = setup.make_policy(actor.spec)
+    policy.load(weights_of(setup))
+    for t in range(LENGTH):
+        logits = policy._forward(trajectory.observations[t])[0].astype(np.float64)
+        weights = np.exp(logits) * trajectory.action_masks[t]
+        chances = weights / weights.sum(-1, keepdims=True)
+        expected = np.take_along_axis(chances, trajectory.actions[t, :, None], -1)
+        found = np.exp(trajectory.log_probs[t])
+        np.testing.assert_allclose(found, expected[:, 0], rtol=1e-5)
+    actor.close()
+
+
+def test_a_restored_actor_has_the_masks_of_its_observations() -> None:
+    setup = setup_of("ppo", 2, **env())
+    first, second = EnvActor(setup), EnvActor(setup)
+    first.rollout(weights_of(setup), 4, 0)
+    second.restore(first.state())
+    expected, found = (
+        each.rollout(weights_of(setup), 5, 0)[0] for each in (first, second)
+    )
+    np.testing.assert_array_equal(found.action_masks, expected.action_masks)
+    np.testing.assert_array_equal(found.actions, expected.actions)
+    first.close()
+    second.close()
+
+
+def test_evaluations_take_only_allowed_actions() -> None:
+    setup = setup_of("ppo", 2, **env())
+    evaluator = Evaluator(setup)
+    for random_share in (0.0, 1.0):
+        weights = weights_of(setup)
+        played = evaluator.evaluate(weights, 6, seed=1, random_share=random_share)
+        assert [each.length for each in played] == [LENGTH] * 6
+    evaluator.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([1] * 9, "give 10 numbers, 1 where an action is allowed and else 0"),
+        ([0.5] * 10, "give 10 numbers"),
+        ("all", "give 10 numbers"),
+        ([0] * 10, "allow an action until the episode ends"),
+        (None, "give 10 numbers"),
+    ],
+)
+def test_other_masks_are_faults(
+    given: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masked_envs.Told, "masks", ([1] * 10, given))
+    config = EnvConfig(env="masked_envs:Told")
+    envs = make_envs(config, 1, 1)
+    envs.try_reset()
+    envs.reset(0)
+    with pytest.raises(EnvironmentFault, match=said) as raised:
+        envs.step(np.zeros(1, np.int32))
+    assert "masked_envs.py, line" in str(raised.value)
+    envs.close()
+
+
+def test_a_note_tells_of_masks_unless_they_are_ignored() -> None:
+    run = run_of("ppo", 1, **env())
+    assert run.spec.has_action_masks
+    assert any("--no-action-masks" in each for each in run.notes)
+    ignoring = run_of("ppo", 1, **env("key", action_masks=False))
+    spec = ignoring.spec
+    assert not spec.has_action_masks
+    assert not any("masks" in each for each in ignoring.notes)
+    assert spec.observation_shape == (2 * KEYS,)  # the mask is an input like others
+
+
+def test_taxi_has_masks() -> None:
+    assert run_of("dqn", 1, env="Taxi-v4").spec.has_action_masks
+    assert not run_of("dqn", 1, env="CartPole-v1").spec.has_action_masks
+
+
+@pytest.mark.parametrize("agent", ["ppo", "sac"])
+def test_masks_of_continuous_actions_are_refused(agent: str) -> None:
+    with pytest.raises(UserError, match="--no-action-masks"):
+        run_of(agent, 1, env="masked_envs:ContinuousMask")
+
+
+def test_random_actions_are_equally_likely_among_those_allowed() -> None:
+    masks = np.zeros((3_000, 5), np.bool_)
+    masks[:, [0, 2, 4]] = True
+    uniform = np.random.default_rng(1).random(3_000)
+    counts = np.bincount(random_actions(uniform, 5, masks), minlength=5)
+    assert (counts[[1, 3]] == 0).all()
+    assert (abs(counts[[0, 2, 4]] - 1_000) < 100).all()
+    largest = np.full(1, np.nextafter(1, 0))
+    assert random_actions(largest, 5, masks[:1])[0] == 4
+    space = gym.spaces.MultiDiscrete([2, 3])
+    mask = np.array([0, 1, 0, 0, 1], np.bool_)
+    assert {tuple(random_action(space, mask)) for _ in range(9)} == {(1, 2)}
