@@ -51,6 +51,12 @@ class Compass(Stepping):
         self.episode += 1
         return super().reset(seed=seed)
 
+    def get_state(self) -> Any:
+        return [self.episode, self.steps]
+
+    def set_state(self, state: Any) -> None:
+        self.episode, self.steps = state
+
     def observe(self) -> Any:
         number = 8 * (self.episode % 30) + self.steps
         camera = np.full(CAMERA, number, np.uint8)

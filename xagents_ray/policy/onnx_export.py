@@ -11,8 +11,8 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
-from xagents_ray.core.spec import VECTOR, EnvSpec
-from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.spec import FORBIDDEN, VECTOR, EnvSpec
+from xagents_ray.core.trajectory import ACTION_MASKS, Array, FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.inputs import InputArray
 from xagents_ray.networks.onnx import OnnxGraph
@@ -51,7 +51,11 @@ def build_onnx(
     graph = OnnxGraph()
     given = _given(run, observations)
     outputs = _network(graph, run, given, arrays)
-    action = _action(graph, outputs, actor, actions, run.spec)
+    best, masks = outputs, list[tuple[str, Any, tuple[int, ...]]]()
+    if run.spec.has_action_masks:
+        masks = [(ACTION_MASKS, np.bool_, (run.spec.action_units,))]
+        best = graph.add("Where", ACTION_MASKS, outputs, np.float32(FORBIDDEN))
+    action = _action(graph, best, actor, actions, run.spec)
     units = run.layout.layers[run.layout.outputs[0]].output_shape
     results = {
         "action": (action, actions.dtype, actions.shape),
@@ -59,7 +63,7 @@ def build_onnx(
     }
     about = f"{run.algorithm.name} of {run.config.env.env}"
     return graph.model(
-        given,
+        [*given, *masks],
         results,
         doc_string=about,
         producer_name="xagents-ray",
@@ -67,7 +71,7 @@ def build_onnx(
     )
 
 
-def check_actions(model: Any, run: RunSpec, act: Callable[[Any], Array]) -> None:
+def check_actions(model: Any, run: RunSpec, act: Callable[..., Array]) -> None:
     """Raise UserError when a model's actions differ from those of its policy.
 
     Policies of other packages may define greedy actions differently.
@@ -76,13 +80,18 @@ def check_actions(model: Any, run: RunSpec, act: Callable[[Any], Array]) -> None
 
     generator = np.random.default_rng(0)
     given = {each.name: _sample(each, generator) for each in model.graph.input}
+    masks = None
+    if ACTION_MASKS in given:
+        masks = given[ACTION_MASKS] = _some_masks(run.spec)
     with np.errstate(all="ignore"):
         actions = ReferenceEvaluator(model).run(["action"], given)[0]
-    named = {name.removeprefix(_PREFIX): x for name, x in given.items()}
+    named = {n.removeprefix(_PREFIX): x for n, x in given.items() if x is not masks}
     batch = named.get("observation", named) if len(named) == 1 else named
     widths = np.subtract(run.spec.action_high, run.spec.action_low)
     widest = np.max(widths, initial=1, where=np.isfinite(widths))
-    if not np.allclose(actions, act(batch), rtol=1e-4, atol=1e-4 * widest):
+    if not np.allclose(
+        actions, act(batch, action_masks=masks), rtol=1e-4, atol=1e-4 * widest
+    ):
         raise UserError(
             f"{run.algorithm.name} can't be exported: its {run.algorithm.policy} "
             "doesn't act by the largest output or by means within the bounds; take "
@@ -130,6 +139,14 @@ def _sample(given: Any, generator: np.random.Generator) -> Array:
     if tensor_dtype_to_np_dtype(tensor.elem_type) == np.uint8:
         return generator.integers(256, size=shape, dtype=np.uint8)
     return generator.normal(size=shape).astype(np.float32)
+
+
+def _some_masks(spec: EnvSpec) -> Array:
+    """Return masks that forbid the first action, where there are several."""
+    sizes = np.array(spec.action_sizes or (spec.n_actions,))
+    masks = np.ones((_SAMPLES, spec.action_units), np.bool_)
+    masks[:, (np.cumsum(sizes) - sizes)[sizes > 1]] = False
+    return masks
 
 
 def _input(
