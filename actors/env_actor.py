@@ -19,9 +19,9 @@ from xagents_ray.actors.envs.vector import Change, Envs
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
+    FrameWindow,
     RolloutMoments,
     TrajectoryWriter,
-    Window,
     first_window,
 )
 from xagents_ray.algorithms.definition import Algorithm
@@ -139,7 +139,7 @@ class EnvActor:
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
         self._counter = EpisodeCounter(setup.n_envs, setup.first_env)
         self._stopping = self._midway = False
-        self._window: Window | None = None
+        self._window: FrameWindow | None = None
         self._restarts = 0
         self._version = -1  # of the weights whose statistics the wrappers have
         config = setup.config.algorithm
@@ -300,8 +300,7 @@ class EnvActor:
         self._envs.statistics.take()  # the checkpoint has what was measured
         self._envs.restore(state["envs"])
         frames, firsts = state["history"]
-        decoded = decode_arrays(frames, observations), decode_array(firsts, starts)
-        self._window = decoded
+        self._window = decode_arrays(frames, observations), decode_array(firsts, starts)
         self._counter.lengths = lengths
         self._counter.returns = decode_array(state["returns"], self._counter.returns)
         self._counter.ended = decode_array(state["ended"], self._counter.ended)
@@ -311,7 +310,7 @@ class EnvActor:
         self._policy.memory = decode_array(state["memory"], like)
         return 0
 
-    def _reset(self) -> Window:
+    def _reset(self) -> FrameWindow:
         """Begin the first episodes; return frames and episode starts before row 0."""
         seed = self._setup.seed % SEED_LIMIT
         if self._restarts:

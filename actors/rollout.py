@@ -24,14 +24,14 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
-Window: TypeAlias = tuple[Observations, BoolArray]
+FrameWindow: TypeAlias = tuple[Observations, BoolArray]
 """Frames [stack, B, *observation_shape] and episode starts, bool [stack, B].
 
 The frames are a dict of such arrays if observations have several.
 """
 
 
-def first_window(first: Observations, stack: int) -> Window:
+def first_window(first: Observations, stack: int) -> FrameWindow:
     """Return the window after a reset: frames, zeros except the newest, and starts.
 
     `first` are the observations of the reset, [B, *observation_shape] or a dict.
@@ -61,7 +61,7 @@ class TrajectoryWriter:
 
     def __init__(
         self,
-        before: Window,
+        before: FrameWindow,
         length: int,
         is_image: bool,
         coder: InfoCoder | None = None,
@@ -114,7 +114,7 @@ class TrajectoryWriter:
         if step.action_masks is not None:
             self._masks.append(step.action_masks)
 
-    def last_window(self) -> Window:
+    def last_window(self) -> FrameWindow:
         """Return copies of the newest frames and starts, for the next rollout."""
         length = len(self._rewards)
         frames = map_array(lambda rows: rows[length:].copy(), self.observations)

@@ -152,7 +152,7 @@ class GoalRewards:
         """Return random steps, the same ones in each call."""
         env, goal_steps = self._env, list[tuple[Any, ...]]()
         space = inputs.space_before_arrays(env)
-        goals, named = inputs.goals_of(space), inputs.inputs_of(space)
+        goals, named = inputs.goals_of(space), inputs.input_specs(space)
         assert goals is not None
 
         def vectors_of(observation: Any) -> Array:

@@ -101,7 +101,7 @@ def parts_of(space: Any, keys: tuple[Any, ...] = ()) -> Iterator[Part]:
         yield Part(keys, space)
 
 
-def inputs_of(space: Any) -> tuple[InputSpec, ...]:
+def input_specs(space: Any) -> tuple[InputSpec, ...]:
     """Return the named inputs of a Dict or Tuple space; () for any other."""
     found: list[InputSpec] = []
     begin = 0
@@ -259,7 +259,7 @@ def space_before_arrays(env: Any) -> gym.Space[Any] | None:
     return inner[0].env.observation_space if inner else None
 
 
-def has_channels_first(space: Any) -> bool:
+def moves_channels(space: Any) -> bool:
     """Return whether a Dict or Tuple space has images [C, H, W]."""
     return is_composite(space) and any(p.has_channels_first for p in parts_of(space))
 
@@ -275,7 +275,7 @@ def goals_of(space: gym.Space[Any] | None) -> Goals | None:
         *space
     }:
         return None
-    places = {each.name: each for each in inputs_of(space)}
+    places = {each.name: each for each in input_specs(space)}
     if not {*names} <= places.keys():
         return None
     achieved, desired = (places[name] for name in names)

@@ -27,10 +27,10 @@ def spec_of(
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
     inputs.check_parts(observations if own is None else own, env)
-    named, facts = inputs.inputs_of(own), action_facts(actions, env)
+    named, facts = inputs.input_specs(own), action_facts(actions, env)
     facts |= {
         "goals": inputs.goals_of(own),
-        "channels_first": inputs.has_channels_first(own),
+        "channels_first": inputs.moves_channels(own),
     }
     if not isinstance(observations, gym.spaces.Box):
         return _spec_of_several(named, config, facts)

@@ -9,7 +9,7 @@ from dict_envs import CAMERA, MAP, Compass, image
 from stepping import Stepping
 
 from xagents_ray.actors.envs import make
-from xagents_ray.actors.envs.inputs import inputs_of
+from xagents_ray.actors.envs.inputs import input_specs
 from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.spec import VECTOR, EnvSpec, InputSpec
@@ -114,7 +114,7 @@ def test_inputs_are_in_the_order_of_gymnasium() -> None:
         b=gym.spaces.Tuple([Box(-1, 1, (2,)), Discrete(3)]),
         a=Dict(z=gym.spaces.MultiDiscrete([2, 3]), y=gym.spaces.MultiBinary(2)),
     )
-    sample, found = space.sample(), inputs_of(space)
+    sample, found = space.sample(), input_specs(space)
     assert [each.name for each in found] == ["b.0", "b.1", "a.z", "a.y"]
     flat = gym.spaces.flatten(space, sample)
     assert sum(each.shape[0] for each in found) == len(flat)

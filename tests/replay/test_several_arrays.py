@@ -15,8 +15,8 @@ from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
+    FrameWindow,
     TrajectoryWriter,
-    Window,
     first_window,
 )
 from xagents_ray.core.batches import assemble_batch
@@ -70,7 +70,7 @@ class Rolling:
     def __init__(self, stack: int) -> None:
         config = EnvConfig(env="dict_envs:compass", frame_stack=stack)
         self.envs: Envs = make_envs(config, ENVS, 1)
-        self.window: Window = first_window(self.envs.reset(0), stack)
+        self.window: FrameWindow = first_window(self.envs.reset(0), stack)
         self.counter = EpisodeCounter(ENVS)
         self.random = np.random.default_rng(stack)
 

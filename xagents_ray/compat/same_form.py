@@ -12,7 +12,7 @@ def like(expected: Any, given: Any, name: str) -> Any:
 
     Args:
         expected: the array or dict of the training loop.
-        given: what the user's method returned.
+        given: the value that the user's method returned.
         name: name of the method, for messages.
     Raises:
         UserError: the shape or the names differ, or an array can't be converted.

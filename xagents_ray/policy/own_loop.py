@@ -10,9 +10,9 @@ from xagents_ray.actors.envs.step_info import InfoCoder, of_one_env
 from xagents_ray.actors.envs.vector import EnvStep, learning_rewards
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import (
+    FrameWindow,
     RolloutMoments,
     TrajectoryWriter,
-    Window,
     first_window,
 )
 from xagents_ray.algorithms.definition import Algorithm
@@ -222,7 +222,7 @@ class Agent:
             return self._mask_reader.given(masks, ended)
         return self._mask_reader.read(infos, ended)
 
-    def _begin(self, before: Window) -> None:
+    def _begin(self, before: FrameWindow) -> None:
         """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
         is_image = self._run.spec.is_image

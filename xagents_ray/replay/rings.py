@@ -161,6 +161,11 @@ class TransitionRings(Replay):
             self._count[env] -= surplus
             self._full[env] = True
 
+    def _places_ahead(self, rows: IntArray, places: IntArray, count: int) -> IntArray:
+        """Return the places of rows and of those after them, int64 [M, count]."""
+        ahead = np.arange(count)
+        return (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
+
     def _any(
         self, count: int, random: np.random.Generator
     ) -> tuple[IntArray, IntArray, IntArray]:

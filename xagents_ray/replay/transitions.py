@@ -163,10 +163,7 @@ class TransitionReplay(TransitionRings):
             discounts=batched(discounts),
         )
         if self._log_probs is not None:
-            at = self._places_ahead(rows, places)[:, 1:]
-            powers = (self._gamma ** np.arange(1, self._n_step)).astype(np.float32)
-            is_counted = np.arange(1, self._n_step) < np.reshape(steps, (-1, 1))
-            later = (is_counted * self._log_probs.take(at)) @ powers
+            later = self._later_sums(self._log_probs, rows, places, steps)
             transitions = transitions._replace(log_probs=batched(later))
         if self._action_masks is not None:
             after_place = envs * self._length + (rows + steps) % self._length
@@ -272,7 +269,7 @@ class TransitionReplay(TransitionRings):
             discounts = np.float32(self._gamma) * ~self._terminated.take(places)
             return self._rewards.take(places), discounts, 1
         ahead = np.arange(self._n_step)
-        at = self._places_ahead(rows, places)
+        at = self._places_ahead(rows, places, self._n_step)
         rewards, ends = self._rewards.take(at), self._terminated.take(at)
         if relabeled is not None:
             chosen, goals = relabeled
@@ -292,10 +289,16 @@ class TransitionReplay(TransitionRings):
         discounts = powers[steps] * ~(on & ends).any(axis=1)
         return rewards, discounts, steps
 
-    def _places_ahead(self, rows: IntArray, places: IntArray) -> IntArray:
-        """Return the places of a row and the `n_step` - 1 after it, int64 [M, n]."""
-        ahead = np.arange(self._n_step)
-        return (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
+    def _later_sums(
+        self, rings: Array, rows: IntArray, places: IntArray, steps: Any
+    ) -> FloatArray:
+        """Return discounted sums, float32 [M], of the `steps` - 1 rows after a row."""
+        later = np.arange(1, self._n_step)
+        at = self._places_ahead(rows, places, self._n_step)
+        is_counted = later < np.reshape(steps, (-1, 1))
+        powers = (self._gamma**later).astype(np.float32)
+        sums: FloatArray = (is_counted * rings.take(at[:, 1:])) @ powers
+        return sums
 
     def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Draw environments, ring rows and places of K * N valid transitions.
