@@ -11,7 +11,13 @@ from gymnasium.envs import classic_control as classic
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
-from xagents_ray.actors.envs import action_masks, atari, inputs, interface, wrapping
+from xagents_ray.actors.envs import (
+    action_masks,
+    atari,
+    interface,
+    named_inputs,
+    wrapping,
+)
 from xagents_ray.actors.envs.vector_forms import SyncEnvs
 from xagents_ray.core.trajectory import Array, Observations, map_array
 
@@ -36,8 +42,8 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     atari.AtariPreprocessing: (),
     gym.wrappers.NormalizeObservation: (),  # their statistics come with the weights
     gym.wrappers.NormalizeReward: ("discounted_reward",),
-    inputs.FlattenedEnv: (),
-    inputs.NamedInputs: (),
+    named_inputs.FlattenedEnv: (),
+    named_inputs.NamedInputs: (),
     wrapping.ChannelsLast: (),
     action_masks.ReportedMasks: (),
     action_masks.ObservedMasks: (),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.actors.envs import indices, inputs, interface
+from xagents_ray.actors.envs import indices, interface, named_inputs
 from xagents_ray.actors.envs.action_masks import KEY, random_action
 from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
@@ -151,13 +151,13 @@ class GoalRewards:
     def _sample_steps(self, count: int) -> _GoalSteps:
         """Return random steps, the same ones in each call."""
         env, goal_steps = self._env, list[tuple[Any, ...]]()
-        space = inputs.space_before_arrays(env)
-        goals, named = inputs.goals_of(space), inputs.input_specs(space)
+        space = named_inputs.space_before_arrays(env)
+        goals, named = named_inputs.goals_of(space), named_inputs.input_specs(space)
         assert goals is not None
 
         def vectors_of(observation: Any) -> Array:
             if isinstance(observation, dict):
-                observation = inputs.join_vectors(observation, named)[VECTOR]
+                observation = named_inputs.join_vectors(observation, named)[VECTOR]
             return np.asarray(observation, np.float32)
 
         achieved, desired = goals.slices
@@ -178,7 +178,7 @@ class GoalRewards:
 
     def _sample_rows(self) -> tuple[FloatArray, FloatArray, Infos]:
         """Return two achieved goals, one desired goal twice, and two infos."""
-        space: Any = inputs.space_before_arrays(self._env)
+        space: Any = named_inputs.space_before_arrays(self._env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
         infos: Infos = [{}, {}]
         if self.info:

@@ -16,8 +16,8 @@ from xagents_ray.actors.envs import (
     atari,
     factory,
     indices,
-    inputs,
     interface,
+    named_inputs,
     old_gym,
     registry,
     stacked,
@@ -221,7 +221,7 @@ def _single(
         is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
         env = wrapping.wrap_env(env, config)
     is_changed = config.preprocess or config.state_to_input is not None
-    if is_own and (is_changed or inputs.has_parts(env)):
+    if is_own and (is_changed or named_inputs.has_parts(env)):
         env, is_own = interface.InterfaceCheck(env, env_id), False
     env = action_masks.report_masks(env) if config.action_masks else env
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
@@ -234,9 +234,9 @@ def _single(
         env = atari.AtariPreprocessing(env, config.max_frame)
     if config.state_to_input is not None:
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True
-        if inputs.has_parts(env):
+        if named_inputs.has_parts(env):
             env, is_own = interface.InterfaceCheck(env, env_id), False
-    env = inputs.as_arrays(env)
+    env = named_inputs.as_arrays(env)
     env = interface.InterfaceCheck(env, env_id) if is_own else env
     made: gym.Env[Any, Any] = wrapping.with_channels_last(env)
     return made

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import inputs, wrapping
+from xagents_ray.actors.envs import named_inputs, wrapping
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec, InputSpec
 from xagents_ray.settings.training import EnvConfig
@@ -23,14 +23,14 @@ def spec_of(
     uint8 observations of two or three dimensions are frames; all others are vectors,
     flattened when they have more than one dimension. Errors name `made_at`, the file
     and line of a user-defined environment; it is "" for a library's. `own` is the space
-    of one observation before `inputs.as_arrays`; None if it is the same.
+    of one observation before `named_inputs.as_arrays`; None if it is the same.
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
-    inputs.check_parts(observations if own is None else own, env)
-    named, facts = inputs.input_specs(own), action_facts(actions, env)
+    named_inputs.check_parts(observations if own is None else own, env)
+    named, facts = named_inputs.input_specs(own), action_facts(actions, env)
     facts |= {
-        "goals": inputs.goals_of(own),
-        "channels_first": inputs.moves_channels(own),
+        "goals": named_inputs.goals_of(own),
+        "channels_first": named_inputs.moves_channels(own),
     }
     if not isinstance(observations, gym.spaces.Box):
         return _spec_of_several(named, config, facts)

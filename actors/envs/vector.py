@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import env_state, inputs, interface, memory, wrapping
+from xagents_ray.actors.envs import env_state, interface, memory, named_inputs, wrapping
 from xagents_ray.actors.envs.action_masks import KEY, MaskReader, reports_masks
 from xagents_ray.actors.envs.specs import spec_of
 from xagents_ray.actors.envs.step_info import InfoCoder, read_success
@@ -102,7 +102,7 @@ class Envs:
         one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             one = envs.one
-        self.own_space = inputs.space_before_arrays(one)
+        self.own_space = named_inputs.space_before_arrays(one)
         spec = spec_of(space, actions, config, made_at, self.own_space)
         self._place = interface.method_line(one, "step")
         self.has_time_limit = wrapping.has_time_limit(one)
@@ -262,7 +262,7 @@ class Envs:
     def _observations(self, observations: Any) -> Observations:
         frames: Observations
         if isinstance(observations, dict):
-            frames = inputs.join_vectors(observations, self.spec.inputs)
+            frames = named_inputs.join_vectors(observations, self.spec.inputs)
         else:
             dtype = self.spec.observation_dtype
             frames = np.asarray(observations, dtype).reshape(self._shape)

@@ -12,8 +12,8 @@ from xagents_ray.actors.envs import (
     action_masks,
     atari,
     factory,
-    inputs,
     interface,
+    named_inputs,
     registry,
     wrapping,
 )
@@ -50,7 +50,7 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
     envs = action_masks.report_masks(envs) if config.action_masks else envs
-    return wrapping.with_channels_last(inputs.as_arrays(envs))
+    return wrapping.with_channels_last(named_inputs.as_arrays(envs))
 
 
 def user_vector(
@@ -78,10 +78,10 @@ def user_vector(
         # Only a wrapper would read other entries of the infos.
         envs.read_also = frozenset()
         envs._add_info = functools.partial(InfoReader._add_info, envs)
-    if inputs.has_parts(envs):
+    if named_inputs.has_parts(envs):
         envs = interface.VectorCheck(envs, env_id)
     envs = action_masks.report_masks(envs) if config.action_masks else envs
-    return wrapping.with_channels_last(inputs.as_arrays(envs))
+    return wrapping.with_channels_last(named_inputs.as_arrays(envs))
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from goal_envs import PointReach
 
-from xagents_ray.actors.envs import goals, inputs, make
+from xagents_ray.actors.envs import goals, make, named_inputs
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.algorithms.ddpg import DDPGConfig
@@ -34,7 +34,7 @@ def test_goals_are_found_in_flattened_observations() -> None:
     sorted_space = gym.spaces.Dict({name: box(n) for name, n in sizes.items()})
     ordered = gym.spaces.Dict(OrderedDict((n, box(size)) for n, size in sizes.items()))
     for space in (sorted_space, ordered):
-        place = inputs.goals_of(space)
+        place = named_inputs.goals_of(space)
         assert place is not None
         sample = space.sample()
         flat = gym.spaces.flatten(space, sample)
@@ -55,7 +55,7 @@ def test_goals_are_found_in_flattened_observations() -> None:
     ],
 )
 def test_other_spaces_have_no_goals(space: Any) -> None:
-    assert inputs.goals_of(space) is None
+    assert named_inputs.goals_of(space) is None
 
 
 def test_the_spec_says_where_goals_are_in_every_vectorization() -> None:

@@ -9,7 +9,7 @@ from dict_envs import CAMERA, MAP, Compass, image
 from stepping import Stepping
 
 from xagents_ray.actors.envs import make
-from xagents_ray.actors.envs.inputs import input_specs
+from xagents_ray.actors.envs.named_inputs import input_specs
 from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.spec import VECTOR, EnvSpec, InputSpec

@@ -43,7 +43,7 @@ class Conversion:
         from gymnasium.spaces.utils import flatten
 
         from xagents_ray.actors.envs.action_masks import MaskReader
-        from xagents_ray.actors.envs.inputs import is_composite, join_vectors
+        from xagents_ray.actors.envs.named_inputs import is_composite, join_vectors
         from xagents_ray.actors.envs.stacked import stacked_space
         from xagents_ray.actors.envs.wrapping import action_converter
         from xagents_ray.policy.parts import PartReader

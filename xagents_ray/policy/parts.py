@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces.utils import flatten
 
-from xagents_ray.actors.envs.inputs import Part, parts_of
+from xagents_ray.actors.envs.named_inputs import Part, parts_of
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
 
