@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.action_masks import random_action
+from xagents_ray.actors.envs.action_masks import sample_action
 from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
@@ -161,7 +161,7 @@ def _randomizer(
         for i, (space, generator) in enumerate(zip(spaces, generators, strict=True)):
             if generator.random() < share:
                 mask = None if envs.action_masks is None else envs.action_masks[i]
-                drawn = random_action(space, mask) - getattr(space, "start", 0)
+                drawn = sample_action(space, mask) - getattr(space, "start", 0)
                 mixed[i] = np.reshape(drawn, mixed[i].shape)
         return mixed
 

@@ -1,7 +1,7 @@
 """The learner of a run: state, normalization and publishing around its algorithm."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol, final
 
@@ -89,10 +89,8 @@ class Learner:
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
-        device = "GPU" if compiled and runtime.usable_gpus() else "CPU"
-        with tf.device(device):
+        with tf.device(device := runtime.device_of_loops(compiled)):
             self._stopping = tf.Variable(False, trainable=False)
-        make: Callable[..., LearningAlgorithm] = resolve_class("learner", row.learner)
         self.setup = setup = LearnerSetup[Any](
             config=config,
             spec=spec,
@@ -102,10 +100,11 @@ class Learner:
             stopping=self._stopping,
             counter_device=device,
         )
-        self.algorithm = algorithm = make(setup)
-        self._data = algorithm.data.with_masks_of(spec)
+        self.algorithm: LearningAlgorithm
+        self.algorithm = resolve_class("learner", row.learner)(setup)
+        self._data = self.algorithm.data.with_masks_of(spec)
         if not isinstance(row.learner, str):
-            _check_source(algorithm)
+            _check_source(self.algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
         self._env_steps = setup.counter("env_steps")
         normalized = self.normalizer.named(row.models[0].name)

@@ -96,6 +96,14 @@ def traced(function: Any, *signature: Any) -> Callable[..., Any]:
     return call
 
 
+def device_of_loops(compiled: bool) -> str:
+    """Return the device of the variables that loops read.
+
+    It is the GPU if XLA compiles learning phases for one, else the CPU.
+    """
+    return "GPU" if compiled and usable_gpus() else "CPU"
+
+
 def usable_gpus() -> list[str]:
     """Return the names of the GPUs on which a learner would run."""
     gpus = tf.config.list_physical_devices("GPU")

@@ -177,7 +177,7 @@ class MaskReader:
         return row
 
 
-def random_action(space: Any, mask: Any) -> Any:
+def sample_action(space: Any, mask: Any) -> Any:
     """Return a random action of a space, drawn by its own generator.
 
     If the mask is not None, it is one that the mask allows.
@@ -190,12 +190,12 @@ def random_action(space: Any, mask: Any) -> Any:
     return space.sample(tuple(np.split(joined, np.cumsum(space.nvec.ravel())[:-1])))
 
 
-def random_actions(envs: Any, infos: Mapping[Any, Any]) -> Any:
+def sample_allowed(envs: Any, infos: Mapping[Any, Any]) -> Any:
     """Return random actions of a vector environment that its infos' masks allow."""
     if (masks := infos.get(KEY)) is None:
         return envs.action_space.sample()
     space = envs.single_action_space
-    return np.stack([np.asarray(random_action(space, mask)) for mask in masks])
+    return np.stack([np.asarray(sample_action(space, mask)) for mask in masks])
 
 
 def _is_zero_or_one(array: Array) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.actors.envs import indices, interface, named_inputs
-from xagents_ray.actors.envs.action_masks import KEY, random_action
+from xagents_ray.actors.envs.action_masks import KEY, sample_action
 from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.actors.envs.step_info import InfoCoder, ReadInfo, find_fields
@@ -165,7 +165,7 @@ class GoalRewards:
         observation, info = env.reset(seed=0)
         before = vectors_of(observation)
         for _ in range(count):
-            action = random_action(env.action_space, info.get(KEY))
+            action = sample_action(env.action_space, info.get(KEY))
             observation, reward, *ends, info = env.step(action)
             after = vectors_of(observation)
             pair = after[achieved], before[desired]

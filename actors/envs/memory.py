@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import interface
-from xagents_ray.actors.envs.action_masks import random_actions
+from xagents_ray.actors.envs.action_masks import sample_allowed
 from xagents_ray.actors.envs.wrapper_statistics import is_normalizing
 from xagents_ray.core.user_code import is_library
 
@@ -50,7 +50,7 @@ def remembering_wrappers(envs: Any) -> tuple[str, ...]:
         _, infos = envs.reset(seed=0)
         before = [_state_of(vars(layer), set()) for layer in layers]
         for _ in range(_STEPS):
-            actions = random_actions(envs, infos)
+            actions = sample_allowed(envs, infos)
             *_, infos = envs.step(actions)
         envs.reset(seed=0)
         pairs = zip(layers, before, strict=True)

@@ -7,7 +7,7 @@ from xagents_ray.actors.policies.base import (
     ActorPolicy,
     categorical_log_probs,
     largest_index,
-    masked,
+    mask_outputs,
     sample_categorical,
     split_parts,
 )
@@ -62,7 +62,7 @@ class ActorCriticPolicy(ActorPolicy):
         outputs, *more = self._forward(observations, self.network_noise)
         values = self._values(more)
         if self._spec.is_discrete:
-            outputs = masked(outputs, self.action_masks)
+            outputs = mask_outputs(outputs, self.action_masks)
             actions = self._sample(outputs, noise)
             return Actions(actions, actions, outputs, values)
         raw = outputs + np.exp(self._arrays["log_std"]) * noise
@@ -88,7 +88,7 @@ class ActorCriticPolicy(ActorPolicy):
         outputs = self._forward(observations)[0]
         if not self._spec.is_discrete:
             return self._to_bounds(outputs)
-        outputs = masked(outputs, self.action_masks)
+        outputs = mask_outputs(outputs, self.action_masks)
         if self._spec.action_sizes:
             return np.stack([*map(largest_index, self._parts(outputs))], axis=-1)
         return largest_index(outputs)
@@ -139,7 +139,7 @@ class CategoricalPolicy(ActorPolicy):
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
         logits = self._forward(observations, self.network_noise)[0]
-        logits = masked(logits, self.action_masks)
+        logits = mask_outputs(logits, self.action_masks)
         actions = sample_categorical(logits, noise)
         return Actions(actions, actions, logits)
 
@@ -150,4 +150,6 @@ class CategoricalPolicy(ActorPolicy):
 
     def greedy(self, observations: Array) -> Array:
         """Return the most likely actions, int32 [B]."""
-        return largest_index(masked(self._forward(observations)[0], self.action_masks))
+        return largest_index(
+            mask_outputs(self._forward(observations)[0], self.action_masks)
+        )

@@ -181,7 +181,7 @@ def noise_generators(
     return [np.random.default_rng([seed, env, *more]) for env in envs]
 
 
-def masked(outputs: FloatArray, masks: BoolArray | None) -> FloatArray:
+def mask_outputs(outputs: FloatArray, masks: BoolArray | None) -> FloatArray:
     """Return logits or values [B, n], `FORBIDDEN` where masks [B, n] are False."""
     return outputs if masks is None else np.where(masks, outputs, np.float32(FORBIDDEN))
 

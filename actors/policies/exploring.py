@@ -7,7 +7,7 @@ from xagents_ray.actors.policies.base import (
     Actions,
     ActorPolicy,
     largest_index,
-    masked,
+    mask_outputs,
     random_actions,
 )
 from xagents_ray.actors.policies.scaled import ScaledPolicy
@@ -57,7 +57,7 @@ class EpsilonGreedyPolicy(ActorPolicy):
         if self._layout.noise_units:
             if env_steps >= self._initial_size:
                 values = self._forward(observations, noise[:, :-1])[0]
-                actions = largest_index(masked(values, masks))
+                actions = largest_index(mask_outputs(values, masks))
             return Actions(actions, actions)
         explore = noise[:, 0] < decayed_epsilon(self._config, env_steps, self.places)
         if not explore.all():
@@ -66,7 +66,9 @@ class EpsilonGreedyPolicy(ActorPolicy):
 
     def greedy(self, observations: Array) -> Array:
         """Return the actions with the largest values, int32 [B]."""
-        return largest_index(masked(self._forward(observations)[0], self.action_masks))
+        return largest_index(
+            mask_outputs(self._forward(observations)[0], self.action_masks)
+        )
 
 
 def decayed_epsilon(

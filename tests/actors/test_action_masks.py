@@ -10,7 +10,7 @@ from acting import run_of, setup_of, weights_of
 from masked_envs import KEYS, LENGTH
 
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.actors.envs.action_masks import random_action
+from xagents_ray.actors.envs.action_masks import sample_action
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.actors.policies.base import random_actions
@@ -153,4 +153,4 @@ def test_random_actions_are_equally_likely_among_those_allowed() -> None:
     assert random_actions(largest, 5, masks[:1])[0] == 4
     space = gym.spaces.MultiDiscrete([2, 3])
     mask = np.array([0, 1, 0, 0, 1], np.bool_)
-    assert {tuple(random_action(space, mask)) for _ in range(9)} == {(1, 2)}
+    assert {tuple(sample_action(space, mask)) for _ in range(9)} == {(1, 2)}

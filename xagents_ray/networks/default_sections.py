@@ -24,11 +24,9 @@ def join_defaults(
 
     Args:
         path: path of the image file, for messages.
-        image: sections of the default file for images.
+        image: sections of the default file for images; one is `flatten`.
         vector: sections of the default file for vectors.
         inputs: the network's inputs.
-    Raises:
-        UserError: the file for images flattens none.
     """
     kinds = [section.kind for section in image]
     if "flatten" not in kinds:

@@ -179,17 +179,13 @@ def with_streams(layout: Layout, atoms: int) -> Layout:
     if any(layer.shapes for layer in layers):
         assert isinstance(stream[0], Dense)
         shape, factor = stream[0].kernel_shape[:-1], math.sqrt(0.5)
-        layers.append(
-            ScaledGradient(
-                name="scaled-gradient",
-                source=first,
-                more_sources=more,
-                output_shape=shape,
-                factor=factor,
-            )
+        name = "scaled-gradient"
+        scaled = ScaledGradient(
+            name=name, source=first, output_shape=shape, factor=factor
         )
+        layers.append(replace(scaled, more_sources=more))
         first, more = len(layers) - 1, ()
-    ends = list[int]()
+    begins = len(layers), len(layers) + len(stream)
     for ending, units in (("", stream[-1].output_shape[0]), ("-value", atoms)):
         source, others = first, more
         for layer in stream:
@@ -198,12 +194,11 @@ def with_streams(layout: Layout, atoms: int) -> Layout:
             name = layer.name + ending
             layers.append(replace(sized, name=name, source=source, more_sources=others))
             source, others = len(layers) - 1, ()
-        ends.append(source)
     layers.append(
         Dueling(
             name="dueling",
-            source=ends[0],
-            more_sources=(ends[1],),
+            source=begins[1] - 1,
+            more_sources=(len(layers) - 1,),
             output_shape=stream[-1].output_shape,
             atoms=atoms,
         )

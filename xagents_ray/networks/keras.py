@@ -134,7 +134,6 @@ def build_model(
     """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
     If the network reads several arrays, the input is a list of them, in their order.
-
     Initial weights depend on the seed and on the model's name. Weights and outputs are
     float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
 
@@ -153,14 +152,9 @@ def build_model(
     entropy = np.random.SeedSequence([seed or 0, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
     draw: Any = _stand_in if seed is None else partial(_initializer, redrawn=redrawn)
-    inputs = [
-        keras.Input(each.shape, name=f"observation-{i}" if i else "observation")
-        for i, each in enumerate(layout.arrays)
-    ]
+    inputs = _inputs(layout)
     x: Any = inputs if layout.inputs else inputs[0]
-    noise: Any = None
-    if takes_noise:
-        noise = keras.Input((layout.noise_units,), name="noise")
+    noise = keras.Input((layout.noise_units,), name="noise") if takes_noise else None
     exact, values = _heads(layout), list[Any]()
     places = zip(layout.layers, seeds, layout.noise_places, strict=True)
     for i, (layer, own, place) in enumerate(places):
@@ -174,6 +168,14 @@ def build_model(
             values.append(made(read, noise[:, place]))
     ends = [values[i] for i in layout.outputs]
     return keras.Model(x if noise is None else [x, noise], ends, name=name)
+
+
+def _inputs(layout: Layout) -> list[Any]:
+    """Return a Keras input for each array that the network reads."""
+    return [
+        keras.Input(each.shape, name=f"observation-{i}" if i else "observation")
+        for i, each in enumerate(layout.arrays)
+    ]
 
 
 def _input_of(layer: Layer, inputs: Sequence[Any], values: Sequence[Any]) -> Any:

@@ -172,12 +172,7 @@ def whole_model(
     config = json.dumps(keras.saving.serialize_keras_object(model))
     model, activations = without_softmax(model)
     layers = model._flatten_layers(include_self=False)
-    for layer in layers:
-        if layer.activity_regularizer is not None:
-            raise UserError(
-                f"{name}: the activity_regularizer of {layer.name} has no part in an "
-                "agent's loss: leave it out, or regularize the layer's weights."
-            )
+    _check_regularizers(name, layers)
     units = [int(x.shape[-1]) for x in model.outputs]
     whole = WholeModel(
         name="model-0",
@@ -203,6 +198,16 @@ def whole_model(
     ]
     ends = tuple(range(1, len(slices) + 1))
     return (whole, *slices), ends, shapes
+
+
+def _check_regularizers(name: str, layers: Sequence[Any]) -> None:
+    """Raise UserError for a layer that regularizes its activity."""
+    for layer in layers:
+        if layer.activity_regularizer is not None:
+            raise UserError(
+                f"{name}: the activity_regularizer of {layer.name} has no part in an "
+                "agent's loss: leave it out, or regularize the layer's weights."
+            )
 
 
 def named_inputs(model: Any) -> dict[str, tuple[int, ...]]:

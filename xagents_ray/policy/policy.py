@@ -124,8 +124,7 @@ class Policy:
                 is reset.
             deterministic: whether to take the most likely actions instead of sampling
                 them as in training, with `--epsilon-end` for epsilon-greedy agents, but
-                without noise on weights that lasts for a rollout. See
-                `set_random_seed`.
+                without noise on weights that lasts for a rollout.
             action_masks: the actions that are allowed, 0 or 1 [action_units] or a
                 batch; needed if the environment gives masks, which `make_env()` has in
                 `info["action_mask"]`.
@@ -134,8 +133,7 @@ class Policy:
             [B, ...]. Actions have the environment's bounds and dtype. Second, the
             state for the next call, or None.
         Raises:
-            UserError: an observation has another shape, contains NaN, or is a float
-                image; or masks are missing or don't fit.
+            UserError: the observation or the masks don't fit, or there is a NaN.
 
         >>> policy = xagents_ray.load("last", seed=3)
         >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])

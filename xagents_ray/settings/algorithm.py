@@ -190,25 +190,11 @@ class Group:
         names = [each.name for each in fields(cls) if hasattr(config, each.name)]
         return cls(config=config, **{name: getattr(config, name) for name in names})
 
-    @property
-    def uses_sde(self) -> bool:
-        """Whether the network outputs the deviations of continuous actions."""
-        return False
-
-    @property
-    def scales_actions(self) -> bool:
-        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
-        return False
-
-    @property
-    def unread_inputs(self) -> tuple[str, ...]:
-        """Names of the inputs that the policy doesn't read, only critics and values."""
-        return ()
-
-    @property
-    def learns_online(self) -> bool:
-        """Whether an on-policy algorithm learns from each round when it arrives."""
-        return True
+    # What a group has unless it defines a property; see those of AlgorithmConfig.
+    uses_sde: ClassVar[Any] = False
+    scales_actions: ClassVar[Any] = False
+    unread_inputs: ClassVar[Any] = ()
+    learns_online: ClassVar[Any] = True
 
     def check_settings(self) -> None:
         """Raise UserError when the settings contradict each other."""
