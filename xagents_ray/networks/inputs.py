@@ -66,7 +66,7 @@ class NetworkInputs:
     """The input of a network.
 
     Attributes:
-        arrays: its arrays.
+        arrays: the arrays that the network reads.
         parts: parts that layers may read, by name; with `VECTOR`, all vectors joined.
             Empty if the observation is one array without named inputs.
         first: part that a default network reads if there is only one array.

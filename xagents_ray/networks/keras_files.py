@@ -63,7 +63,7 @@ def read_keras_layers(
     Args:
         name: name of the file, for messages.
         file: content of the file.
-        inputs: what the network reads: the only array, or parts of it by their names.
+        inputs: the inputs of the network: the only array, or parts of it by their names.
         outputs: units of each output, in order.
     Raises:
         UserError: the file is invalid, has other layers, or its inputs or outputs have
@@ -108,7 +108,7 @@ def _whole(
         name: name of the file, for messages.
         file: content of the file.
         config: config of the model in it.
-        inputs: what the network reads.
+        inputs: the inputs of the network.
         largest: maximum size of its weights, in bytes; None for any.
     """
     if largest is not None:

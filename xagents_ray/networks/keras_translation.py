@@ -39,7 +39,7 @@ def translated_model(
 
     Args:
         model: config of the model.
-        inputs: what the network reads.
+        inputs: the inputs of the network.
     """
     config, kind = model["config"], model["class_name"]
     if kind not in ("Functional", "Sequential"):
