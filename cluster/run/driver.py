@@ -50,12 +50,13 @@ class RayDriver:
         # Seconds for which a pass may continue after a signal; longer with images.
         self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
         self._calls, self._parts = calls, parts
-        self.n_actors = parts.n_actors
+        self.shares = parts.shares
+        self.n_actors = len(parts.shares.envs)
         replay = self._config.replay
         self._takes_errors = replay is not None and replay.takes_errors
         self._learner = SupervisedLearner(calls, parts.learner, self._patience)
         restarts = run.config.placement.max_actor_restarts
-        self._actors = ActorPool(calls, parts.shares, parts.env_actor, restarts)
+        self._actors = ActorPool(calls, parts.shares.envs, parts.env_actor, restarts)
         weights = self._learner.available_weights
         self._fleet = RolloutScheduler(calls, run.config, self._actors, weights)
         self._shards = self._start_replay()
@@ -63,7 +64,7 @@ class RayDriver:
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
-        self.notes: list[str] = [*connection.ray_notes(), *self._learner.notes]
+        self.notes = [*connection.ray_notes(), *parts.notes, *self._learner.notes]
         self.supervision = RaySupervision(run.algorithm.name, calls.log, self._fleet)
         self._round: list[FinishedRollout] = []
         self._env_steps = 0
@@ -184,7 +185,7 @@ class RayDriver:
         self._learner.restore(checkpoint.arrays)
         if self._shards is not None:
             self._shards.load(checkpoint.path)
-        states = actor_states(checkpoint, self._parts.shares)
+        states = actor_states(checkpoint, self._parts.shares.envs)
         if states is None:
             self._actors.restart(session)
             return count_unfinished(checkpoint, self._run.config.env.n_envs)
