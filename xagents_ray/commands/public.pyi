@@ -51,8 +51,8 @@ class Both_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
 
 class Both_All(TypedDict, total=False):
     actor_cpus: float | None
-    """Cores that each env actor claims; default: an even share of those that the
-    learner leaves (≥ 0.0001)."""
+    """Cores that each env actor claims; default: an even share of the free ones that
+    the learner leaves (≥ 0.0001)."""
     actor_timeout: float | None
     """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
     median rollouts, and 600 before the first one has ended (seconds, > 0)."""
@@ -121,9 +121,9 @@ class Both_All(TypedDict, total=False):
     before it is given up; errors at the same line count until an episode ends (≥ 0).
     Default: 3."""
     n_actors: int | None
-    """Number of env actors, which share the environments; default: one per core, at
-    most one per environment; with --policy-lag one less where the learner uses several
-    cores (≥ 1)."""
+    """Number of env actors, which share the environments; default: the fewest with the
+    shortest rounds on the free cores; with --policy-lag a learner that uses several
+    cores has one of them (≥ 1)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

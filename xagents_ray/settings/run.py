@@ -172,9 +172,9 @@ class PlacementConfig(ConnectionConfig):
     )
     n_actors: int | None = count(
         None,
-        "Number of env actors, which share the environments; default: one per core, "
-        "at most one per environment; with --policy-lag one less where the learner "
-        "uses several cores",
+        "Number of env actors, which share the environments; default: the fewest with "
+        "the shortest rounds on the free cores; with --policy-lag a learner that uses "
+        "several cores has one of them",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
     )
@@ -208,8 +208,8 @@ class PlacementConfig(ConnectionConfig):
     )
     actor_cpus: float | None = option(
         None,
-        "Cores that each env actor claims; default: an even share of those that "
-        "the learner leaves",
+        "Cores that each env actor claims; default: an even share of the free ones "
+        "that the learner leaves",
         low=1e-4,
         needs_ray=True,
     )
