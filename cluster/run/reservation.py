@@ -141,7 +141,7 @@ def _within(calls: RayCalls, group: Any, run: RunSpec) -> Reservation:
         free[roomiest] -= claim["CPU"]
         bundles.append(roomiest)
     cores = acting_cores(nodes, learner, spared=run.spared_cores)
-    notes = (f"Training on {cores:g} cores of this process's placement group.",)
+    notes = (f"Training on {_cores(cores)} of this process's placement group.",)
     return Reservation(ray, claims, cores, group, bundles, notes=notes)
 
 
@@ -157,8 +157,8 @@ def _on_own_cores(ray: Any, run: RunSpec, own: Bundle) -> Reservation:
     cores = acting_cores([here], learner, spared=run.spared_cores)
     nothing: Bundle = {"CPU": 0.0}
     note = (
-        f"Training on the {cores:g} cores that this Ray task or actor holds: give it "
-        "more (num_cpus, or tune.with_resources) to train on more."
+        f"Training on what this Ray task or actor holds, {_cores(cores)}: give it more "
+        "(num_cpus, or tune.with_resources) to train on more."
     )
     return Reservation(
         ray,
@@ -215,6 +215,10 @@ def _wait(calls: RayCalls, group: Any, seconds: float) -> bool:
     return True
 
 
+def _cores(number: float) -> str:
+    return f"{number:.3g} core{'' if number == 1 else 's'}"
+
+
 def _name(run: RunSpec) -> str:
     """Return a name that tells others who holds the resources."""
     process = f"process {os.getpid()} on {socket.gethostname()}"
@@ -232,7 +236,7 @@ def _notes(ray: Any, nodes: Nodes, run: RunSpec, learner: Bundle) -> tuple[str, 
         free = has - _held(nodes, kind)
         holders = describe_holders(ray, nodes, kind)
         if kind == "CPU":
-            notes.append(f"Training on {free:.3g} of {has:g} cores: {holders}.")
+            notes.append(f"Training on {free:.3g} of {_cores(has)}: {holders}.")
         elif "GPU" not in learner and run.config.placement.learner_gpus is None:
             notes.append(f"No GPU is free, so the learner uses cores: {holders}.")
     return tuple(notes)
@@ -243,4 +247,4 @@ def _with_holders(ray: Any, error: NoRoomError) -> UserError:
     holders = describe_holders(ray, nodes_of(ray), error.kind)
     if not holders:
         return error
-    return UserError(f"{error.what} ({holders}): {error.remedy}.")
+    return UserError(f"{error.what}, as {holders}: {error.remedy}.")

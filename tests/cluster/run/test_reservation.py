@@ -110,8 +110,8 @@ def test_a_full_cluster_is_refused_at_once_with_the_names_of_holders(
     with pytest.raises(UserError) as error:
         reserve(ray)
     assert str(error.value) == (
-        "No core is free for an env actor (xagents-ray sac on Ant-v5 (process 7 on "
-        "big, claim 1) holds 6, tasks and actors (actors here: Holder, Other) hold 2): "
+        "No core is free for an env actor, as xagents-ray sac on Ant-v5 (process 7 on "
+        "big, claim 1) holds 6, tasks and actors (actors here: Holder, Other) hold 2: "
         "wait, or add nodes."
     )
     assert ray.now - 1_000 < 5
@@ -227,7 +227,7 @@ def test_a_process_that_holds_all_cores_gives_its_own_to_the_run(
     assert {claim["CPU"] for claim in reserved.claims} == {0}
     assert reserved.visible_gpus == "3"
     assert reserved.strategy(2) == ("0", False)
-    assert "on the 4 cores that this Ray task or actor holds" in reserved.notes[0]
+    assert "on what this Ray task or actor holds, 4 cores: give" in reserved.notes[0]
 
 
 def test_a_signal_withdraws_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
