@@ -1,5 +1,7 @@
 """The Ray actors of a run, created where its resources are reserved."""
 
+import functools
+from collections.abc import Collection
 from typing import Any
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
@@ -47,7 +49,6 @@ class RunParts:
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
         self._actor_cpus = actors[0]["CPU"]
-        self._placed: set[int] = set()
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))
         self._blind = _with_gpus("-1") if has_gpus else {}
@@ -59,35 +60,49 @@ class RunParts:
             options |= _with_gpus(self._reserved.visible_gpus)
         elif self._learner_gpus == 0:
             options |= self._blind
-        service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
+        service = remote_class(self._ray, LearnerService, answers_always=True)
         made = service.options(**options).remote(self._run, export_parts(self._run))
         return self._keep("learner", 0, made)
 
     def shard(self, number: int) -> Any:
-        service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
+        service = remote_class(self._ray, ReplayService, answers_always=True)
         make = service.options(**self._anywhere)
         made = make.remote(self._run, number, self._definitions)
         return self._keep("shard", number, made)
 
     def env_actor(self, number: int) -> Any:
-        """Create an env actor, or its replacement."""
-        options = self._anywhere
-        # A replacement must not wait for cores that the user didn't ask for.
-        if number not in self._placed or self._run.config.placement.actor_cpus:
-            claimed = self._within(number + 1, num_cpus=self._actor_cpus)
-            options = claimed | self._blind
-        self._placed.add(number)
+        """Create an env actor, or its replacement, on its claim."""
+        claimed = self._within(number + 1, num_cpus=self._actor_cpus)
+        return self._keep("env actor", number, self._env_actor(number, claimed))
+
+    def env_actor_elsewhere(self, number: int) -> Any:
+        """Create a replacement for an env actor on any node, without a claim."""
+        made = self._env_actor(number, self._anywhere)
+        return self._keep("env actor elsewhere", number, made)
+
+    def lost_claims(self) -> Collection[int]:
+        """Return the env actors whose claims are not on a live node."""
+        if self._reserved.group is None:
+            return ()
+        table = self._ray.util.placement_group_table(self._reserved.group)
+        located = table["bundles_to_node_id"]
+        alive = {node["NodeID"] for node in live_nodes(self._ray)}
+        bundles = enumerate(self._reserved.bundles[1:])
+        return [number for number, each in bundles if located.get(each) not in alive]
+
+    def _env_actor(self, number: int, options: dict[str, Any]) -> Any:
         share, first = self.shares.envs[number], self.shares.bounds[number]
         threads, definitions = self._threads, self._definitions
         setup = ActorSetup.of(self._run, share, first, threads, definitions)
-        made = self._ray.remote(EnvActor).options(**options).remote(setup)
-        return self._keep("env actor", number, made)
+        service = remote_class(self._ray, EnvActor)
+        return service.options(**{**options, **self._blind}).remote(setup)
 
     def evaluator(self, n_envs: int) -> Any:
         """Create an actor that evaluates in `n_envs` environments."""
         first = first_evaluation_index(self._run.config.env)
         setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions, first)
-        made = self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
+        service = remote_class(self._ray, Evaluator)
+        made = service.options(**self._anywhere).remote(setup)
         return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
@@ -103,6 +118,21 @@ class RunParts:
     def _within(self, part: int, **claims: float) -> dict[str, Any]:
         strategy = self._reserved.strategy(part)
         return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
+
+
+@functools.cache
+def remote_class(ray: Any, kind: type, answers_always: bool = False) -> Any:
+    """Return a class as a Ray actor class, which is defined once per process.
+
+    Args:
+        ray: the module `ray`.
+        kind: the class.
+        answers_always: whether calls of the concurrency group `control` are answered
+            during other calls.
+    """
+    if answers_always:
+        return ray.remote(concurrency_groups={"control": 1})(kind)
+    return ray.remote(kind)
 
 
 def _with_gpus(visible: str) -> dict[str, Any]:

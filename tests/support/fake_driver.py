@@ -35,6 +35,8 @@ class FakeSupervision:
         taken, self.warnings = self.warnings, []
         return taken
 
+    def when_waiting(self, show: Callable[[], None]) -> None: ...
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         self.published.append(metrics)
 

@@ -54,8 +54,9 @@ class Both_All(TypedDict, total=False):
     """Cores that each env actor claims; default: an even share of the free ones that
     the learner leaves (≥ 0.0001)."""
     actor_timeout: float | None
-    """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
-    median rollouts, and 600 before the first one has ended (seconds, > 0)."""
+    """Replace an env actor whose rollout takes longer; default: the largest of 60, 3
+    times the longest and 10 median rollouts so far, and at least 600 before its first
+    one has ended (seconds, > 0)."""
     address: str | Path | None
     """host:port of a running Ray cluster to train on."""
     allow_slow_precision: bool
@@ -109,6 +110,9 @@ class Both_All(TypedDict, total=False):
     """Threads of the learner; default: one for small networks, on which more would wait
     for each other; one for each of several medium ones; all cores for large ones (≥
     1)."""
+    learner_timeout: float
+    """How long to wait for Ray to place and start a new learner, when the node of the
+    previous one is lost, before the run ends (seconds, > 0). Default: 1800.0."""
     local: bool
     """If specified, everything runs in this process, without Ray. Default: False."""
     log_frequency: int | None

@@ -215,8 +215,18 @@ class PlacementConfig(ConnectionConfig):
     )
     actor_timeout: float | None = option(
         None,
-        "Replace an env actor whose rollout takes longer; default: the larger of "
-        "60 and 10 median rollouts, and 600 before the first one has ended",
+        "Replace an env actor whose rollout takes longer; default: the largest of "
+        "60, 3 times the longest and 10 median rollouts so far, and at least 600 "
+        "before its first one has ended",
+        low=0,
+        exclusive=True,
+        unit="seconds",
+        needs_ray=True,
+    )
+    learner_timeout: float = option(
+        1_800.0,
+        "How long to wait for Ray to place and start a new learner, when the node of "
+        "the previous one is lost, before the run ends",
         low=0,
         exclusive=True,
         unit="seconds",

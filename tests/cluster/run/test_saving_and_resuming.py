@@ -91,6 +91,8 @@ class _Started:
             shares=EnvShares((2,) * len(actors), len(actors)),
             notes=(),
             env_actor=lambda number: FakeActor(ray, actors[number]),
+            env_actor_elsewhere=None,
+            lost_claims=tuple,
             learner=lambda: FakeActor(ray, self.learner),
             shard=None,
             evaluator=None,
