@@ -22,8 +22,8 @@ class NoRoomError(UserError):
     """The cluster has enough of a resource, but not enough of it is free.
 
     Args:
-        what: what is missing, in a clause.
-        remedy: what the user can change, in a clause.
+        what: description of what is missing, as a clause.
+        remedy: advice to the user, as a clause.
         kind: name of the resource.
     """
 

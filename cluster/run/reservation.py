@@ -45,7 +45,7 @@ class Reservation:
 
     Attributes:
         ray: the module `ray`.
-        claims: what each part claims, the learner first, then the env actors.
+        claims: claims of the learner and then of each env actor.
         cores: cores that the env actors share.
         group: the placement group that holds the claims; None without one.
         bundles: index of each part's bundle in the group.
