@@ -16,12 +16,17 @@ from xagents_ray.core.version import __version__
 from xagents_ray.storage import weights
 
 _TEMPLATES = {
-    "docker": ("image/*", "docker/*"),
-    "kuberay": ("image/*", "job/*", "kuberay/*"),
-    "slurm": ("slurm/*",),
-    "ray": ("image/*.lock", "job/*", "ray/*"),
+    "docker": ("image/*", "docker/*", "monitoring/*"),
+    "kuberay": ("image/*", "job/*", "kuberay/*", "monitoring/*"),
+    "slurm": ("slurm/*", "monitoring/*"),
+    "ray": ("image/*.lock", "job/*", "ray/*", "monitoring/*"),
 }
-_PLACES = {"train.sh": "files/train.sh", "dockerignore": ".dockerignore"}
+_PLACES = {
+    "train.sh": "files/train.sh",
+    "dockerignore": ".dockerignore",
+    "grafana.json": "monitoring/grafana.json",
+    "prometheus.yaml": "monitoring/prometheus.yaml",
+}
 """Output paths of templates that are not written next to the others."""
 _PYTHON = "3.11.14"
 _BASE = (
@@ -45,6 +50,28 @@ deploy:
         - driver: nvidia
           count: 1
           capabilities: [gpu]"""
+
+_LISTED_NODES = """\
+# Ray's dashboard lists the nodes, and asks for the cluster's token.
+http_sd_configs:
+  - url: http://127.0.0.1:8265/api/prometheus/sd
+    authorization:
+      credentials_file: {token}"""
+_KUBERNETES_NOTE = """\
+# Its pod needs a service account that may list pods, and the label
+# app.kubernetes.io/part-of: xagents-ray, which network-policy.yaml lets in."""
+_KUBERNETES_NODES = """\
+kubernetes_sd_configs:
+  - role: pod
+    namespaces:
+      own_namespace: true
+relabel_configs:
+  - source_labels: [__meta_kubernetes_pod_label_ray_io_node_type]
+    regex: head|worker
+    action: keep
+  - source_labels: [__meta_kubernetes_pod_ip]
+    target_label: __address__
+    replacement: $1:8080"""
 
 
 def write_folder(
@@ -149,7 +176,9 @@ def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for pattern in _TEMPLATES[target]:
         for each in sorted(Path(__file__).parent.glob(pattern)):
             if not each.name.endswith(".part"):
-                text = _filled(each.read_text(encoding="utf-8"), values, each.parent)
+                text = each.read_text(encoding="utf-8")
+                if each.suffix != ".json":  # Grafana has placeholders of its own
+                    text = _filled(text, values, each.parent)
                 yield _PLACES.get(each.name, each.name), text
 
 
@@ -176,6 +205,22 @@ def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
     return _PLACE.sub(filled, text)
 
 
+def _scraping(target: str) -> dict[str, str]:
+    """Return how Prometheus finds the nodes, and where it runs."""
+    if target == "kuberay":
+        note, nodes = _KUBERNETES_NOTE, _KUBERNETES_NODES
+    else:
+        machine = "this machine" if target == "docker" else "the head's machine"
+        token = "../secrets/ray_token"
+        if target != "docker":
+            token = "/home/USER/.ray/auth_token"
+        note = f"# Start it on {machine}: prometheus --config.file=prometheus.yaml"
+        if target != "docker":
+            note += "\n# USER is the one whose token the cluster has."
+        nodes = _LISTED_NODES.format(token=token)
+    return {"scrape_note": note, "scrape_targets": nodes}
+
+
 def _values(
     target: str, command: Sequence[str], workers: int, gpu: bool, image: str | None
 ) -> dict[str, str]:
@@ -200,6 +245,7 @@ def _values(
         "worker_ips": "\n".join(addresses),
         "command_list": "\n".join(f"- {word}" for word in words),
         "shell_command": shell,
+        **_scraping(target),
         "compose_gpu": _COMPOSE_GPU if gpu else "",
         "kuberay_gpu": "nvidia.com/gpu: 1" if gpu else "",
         "slurm_gpu": "#SBATCH --gpus-per-node=1" if gpu else "",

@@ -29,6 +29,7 @@ class FailureLog:
     # Numbers of failed components and lost items, by name.
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)  # sentences, oldest first
+    show: Callable[[], None] = lambda: None  # shows the warnings so far
 
     def count(self, name: str, number: int = 1) -> None:
         """Count failures or lost items; a number of 0 adds no entry."""
@@ -37,6 +38,11 @@ class FailureLog:
 
     def warn(self, sentence: str) -> None:
         self.warnings.append(sentence)
+
+    def warn_now(self, sentence: str) -> None:
+        """Show a warning, and earlier ones, during a long wait."""
+        self.warn(sentence)
+        self.show()
 
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""

@@ -3,17 +3,17 @@
 import math
 import re
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
+from xagents_ray.cluster.run.actor_slot import ActorSlot
 from xagents_ray.core.errors import Broken, Stopped, UserError, pluralize
-from xagents_ray.core.trajectory import RolloutReport
 
 _POLL_SECONDS = 0.2
+_CLAIM_SECONDS = 10.0
+"""Interval at which claims of env actors are looked up that were lost with a node."""
 _START_SECONDS = 120.0
 _START_SECONDS_PER_ACTOR = 5.0
 _SESSIONS = 2**16
@@ -21,45 +21,6 @@ _SESSIONS = 2**16
 _USER_ERROR = re.compile(
     rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
 )
-
-
-class FinishedRollout(NamedTuple):
-    """A finished rollout: a reference to its trajectory, and its report."""
-
-    trajectory: Any
-    report: RolloutReport
-
-
-@dataclass
-class RolloutCall:
-    """A rollout requested from an env actor, with its data as Ray references."""
-
-    weights: Any  # behavior weights
-    env_steps: int  # env steps of the run when requested
-    trajectory: Any
-    report: Any
-    began: float | None = None  # time when the weights were ready; None before
-
-
-@dataclass
-class ActorSlot:
-    """A share of the run's environments, and the actor that currently steps them."""
-
-    number: int  # from 0
-    actor: Any  # handle; None after it was given up
-    started: Any  # reference that is ready once the environments are created
-    n_envs: int
-    alive_at: float  # time when it was created, became ready, or finished a rollout
-    is_ready: bool = False  # its environments are created
-    is_overdue: bool = False  # it did not start in time
-    calls: deque[RolloutCall] = field(default_factory=deque)  # oldest first
-    finished: deque[FinishedRollout] = field(default_factory=deque)  # not taken yet
-    failures: int = 0  # consecutive, without a finished rollout
-    # Number of times each error, by line and type, occurred since an episode ended.
-    errors: Counter[str] = field(default_factory=Counter)
-    replaced: int = 0  # number of replacements
-    version: int = 0  # weights version of the newest rollout
-    is_stale: bool = False  # the user was warned that the version doesn't advance
 
 
 class ActorPool:
@@ -70,6 +31,10 @@ class ActorPool:
         shares: number of environments of each actor.
         make: function that creates the n-th actor.
         max_restarts: number of consecutive failures that an actor may have.
+        make_elsewhere: function that creates the n-th actor without its claim, while
+            that is lost; None lets it wait for its claim.
+        lost_claims: function that returns the actors whose claims are not on a live
+            node.
     Attributes:
         slots: the slots of the actors, one per actor.
     """
@@ -80,8 +45,12 @@ class ActorPool:
         shares: Sequence[int],
         make: Callable[[int], Any],
         max_restarts: int,
+        make_elsewhere: Callable[[int], Any] | None = None,
+        lost_claims: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self._calls, self._log, self._make = calls, calls.log, make
+        self._make_elsewhere, self._lost_claims = make_elsewhere, lost_claims
+        self._looked_up = -math.inf
         self._max_restarts, self._session = max_restarts, 0
         self._start_seconds = _START_SECONDS + _START_SECONDS_PER_ACTOR * len(shares)
         self._shown: set[str] = set()
@@ -162,6 +131,7 @@ class ActorPool:
 
     def check_starting(self) -> None:
         """Take replacements that are ready, and report those that are overdue."""
+        self._check_claims()
         starting = [slot for slot in self.live if not slot.is_ready]
         if not starting:
             return
@@ -182,7 +152,7 @@ class ActorPool:
         self._calls.kill(slot.actor)
         slot.failures += 1
         self._log.count("env actors")
-        self._log.count("rollouts", int(bool(slot.calls)))
+        self._log.count("rollouts", len(slot.calls))
         slot.calls.clear()
         if trace:
             self._report_trace(slot, trace)
@@ -194,12 +164,65 @@ class ActorPool:
             self._give_up(slot, f"{what} at {place}, {times}")
         else:
             self._log.warn(f"Env actor {slot.number} {what}; it is replaced")
-            slot.replaced += 1
-            slot.alive_at = time.monotonic()
-            slot.is_ready = slot.is_overdue = False
-            slot.actor = self._make(slot.number)
-            slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
-            slot.started = slot.actor.ready.remote()
+            self._replace(slot)
+
+    def takes_requests(self, slot: ActorSlot) -> bool:
+        """Return whether rollouts may be requested of a slot's actor.
+
+        If a new actor has started on the slot's claim, which was lost, it takes over
+        once the rollouts of the present one have ended.
+        """
+        if slot.returned is None or not self._calls.ready([slot.returned], 0):
+            return True
+        if slot.calls:
+            return False
+        returning, started = slot.returning, slot.returned
+        slot.returning = slot.returned = None
+        try:
+            self._calls.value(started)
+        except (UserError, self._calls.ray.exceptions.RayError):
+            self._calls.kill(returning)  # another one starts if the claim remains
+            return True
+        self._calls.kill(slot.actor)
+        slot.actor, slot.is_away, slot.has_finished = returning, False, False
+        slot.alive_at = time.monotonic()
+        self._log.warn(f"Env actor {slot.number} is back on the cores of its claim")
+        return True
+
+    def _replace(self, slot: ActorSlot) -> None:
+        """Create a new actor, on the slot's claim if that is on a live node."""
+        self._calls.kill(slot.returning)
+        slot.returning = slot.returned = None
+        slot.alive_at = time.monotonic()
+        slot.is_ready = slot.is_overdue = slot.has_finished = slot.is_away = False
+        make = self._make
+        if self._make_elsewhere is not None and slot.number in self._lost_claims():
+            make, slot.is_away = self._make_elsewhere, True
+        slot.actor, slot.started = self._started(slot, make)
+
+    def _started(self, slot: ActorSlot, make: Callable[[int], Any]) -> tuple[Any, Any]:
+        """Return a new actor for a slot, and a reference that its start makes ready."""
+        slot.replaced += 1
+        actor = make(slot.number)
+        actor.restart.remote(self._session + _SESSIONS * slot.replaced)
+        return actor, actor.ready.remote()
+
+    def _check_claims(self) -> None:
+        """Start actors on claims that are back; move those whose claim is lost."""
+        moving = [slot for slot in self.live if slot.is_away or not slot.is_ready]
+        now = time.monotonic()
+        if not moving or self._make_elsewhere is None:
+            return
+        if now - self._looked_up < _CLAIM_SECONDS:
+            return
+        self._looked_up, lost = now, self._lost_claims()
+        for slot in moving:
+            is_lost = slot.number in lost
+            if slot.is_away and slot.is_ready and not is_lost and slot.returned is None:
+                slot.returning, slot.returned = self._started(slot, self._make)
+            elif not slot.is_away and is_lost:
+                self._calls.kill(slot.actor)
+                self._replace(slot)
 
     def pause(self, references: Sequence[Any], seconds: float = math.inf) -> None:
         """Wait briefly for one of the references, for at most `seconds`.

@@ -1,8 +1,7 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
-import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.ray.calls import FailureLog, LateError, RayCalls
-from xagents_ray.cluster.run.actor_pool import ActorPool, FinishedRollout
+from xagents_ray.cluster.ray.calls import LateError, RayCalls
+from xagents_ray.cluster.run.actor_pool import ActorPool
+from xagents_ray.cluster.run.actor_slot import FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.placement import RunParts
@@ -20,6 +20,7 @@ from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
+from xagents_ray.cluster.run.supervision import RaySupervision
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
@@ -31,7 +32,6 @@ from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
-_PUBLISH_SECONDS = 2.0
 
 
 class RayDriver:
@@ -50,12 +50,22 @@ class RayDriver:
         # Seconds for which a pass may continue after a signal; longer with images.
         self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
         self._calls, self._parts = calls, parts
-        self.n_actors = parts.n_actors
+        self.shares = parts.shares
+        self.n_actors = len(parts.shares.envs)
         replay = self._config.replay
         self._takes_errors = replay is not None and replay.takes_errors
-        self._learner = SupervisedLearner(calls, parts.learner, self._patience)
-        restarts = run.config.placement.max_actor_restarts
-        self._actors = ActorPool(calls, parts.shares, parts.env_actor, restarts)
+        placement = run.config.placement
+        seconds = placement.learner_timeout
+        self._learner = SupervisedLearner(calls, parts.learner, self._patience, seconds)
+        self._actors = ActorPool(
+            calls,
+            parts.shares.envs,
+            parts.env_actor,
+            placement.max_actor_restarts,
+            # A replacement must not wait for cores that the user didn't ask for.
+            None if placement.actor_cpus else parts.env_actor_elsewhere,
+            parts.lost_claims,
+        )
         weights = self._learner.available_weights
         self._fleet = RolloutScheduler(calls, run.config, self._actors, weights)
         self._shards = self._start_replay()
@@ -63,7 +73,7 @@ class RayDriver:
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
-        self.notes: list[str] = [*connection.ray_notes(), *self._learner.notes]
+        self.notes = [*connection.ray_notes(), *parts.notes, *self._learner.notes]
         self.supervision = RaySupervision(run.algorithm.name, calls.log, self._fleet)
         self._round: list[FinishedRollout] = []
         self._env_steps = 0
@@ -184,7 +194,7 @@ class RayDriver:
         self._learner.restore(checkpoint.arrays)
         if self._shards is not None:
             self._shards.load(checkpoint.path)
-        states = actor_states(checkpoint, self._parts.shares)
+        states = actor_states(checkpoint, self._parts.shares.envs)
         if states is None:
             self._actors.restart(session)
             return count_unfinished(checkpoint, self._run.config.env.n_envs)
@@ -248,49 +258,6 @@ class RayDriver:
             return None
         make, size = self._parts.shard, rollout_bytes(self._run)
         return ReplayShards(self._calls, config.replay_shards, make, on_policy, size)
-
-
-class RaySupervision:
-    """Reports the failures of a run's components, and publishes its metrics.
-
-    Metrics are Ray gauges `xagents_ray_<name>`, which Prometheus reads from each node.
-
-    Args:
-        agent: name of the run's agent; a label of every gauge.
-        log: the log of failures.
-        fleet: the scheduler whose actors' weights versions are published.
-    """
-
-    def __init__(self, agent: str, log: FailureLog, fleet: RolloutScheduler) -> None:
-        self._agent, self._fleet = agent, fleet
-        self.failures, self.take_warnings = log.counts, log.take_warnings
-        self._gauge = importlib.import_module("ray.util.metrics").Gauge
-        self._gauges: dict[str, Any] = {}
-        self._published = 0.0
-
-    def publish(self, metrics: Mapping[str, float]) -> None:
-        """Set all gauges, including each env actor's weights version.
-
-        Args:
-            metrics: metrics by name, at most every two seconds; `share/acting` is the
-                gauge `share` with the label `of="acting"`.
-        """
-        now = time.monotonic()
-        if now - self._published < _PUBLISH_SECONDS:
-            return
-        self._published = now
-        versions = enumerate(self._fleet.versions)
-        actors = {f"weights_version/actor {n}": version for n, version in versions}
-        for name, number in {**metrics, **actors}.items():
-            group, _, label = name.partition("/")
-            if group not in self._gauges:
-                self._gauges[group] = self._gauge(
-                    f"xagents_ray_{group}",
-                    description=f"{group} of a run of xagents-ray",
-                    tag_keys=("agent", "of"),
-                )
-            tags = {"agent": self._agent, "of": label or group}
-            self._gauges[group].set(float(number), tags=tags)
 
 
 def start_ray_driver(

@@ -9,6 +9,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
+from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4
@@ -109,7 +110,9 @@ def store_bytes(run: RunSpec) -> int:
     n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead
     if pipeline.asynchronous:  # each env actor may use another version
-        versions += run.config.placement.n_actors or min(n_envs, available_cores())
+        versions += run.config.placement.n_actors or best_actor_count(
+            n_envs, available_cores()
+        )
     weights, state = weights_bytes(run)
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)

@@ -8,17 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import RayCalls, StoreBackoff, remote_traceback
-from xagents_ray.cluster.run.actor_pool import (
-    ActorPool,
-    ActorSlot,
-    FinishedRollout,
-    RolloutCall,
-)
+from xagents_ray.cluster.run.actor_pool import ActorPool
+from xagents_ray.cluster.run.actor_slot import ActorSlot, FinishedRollout, RolloutCall
 from xagents_ray.settings.config import Config
 
 _TIMEOUT = 60.0
-"""Time limit of a rollout, or a multiple of the median one if that is more."""
-_MEDIANS = 10
+"""Time limit of a rollout, or a multiple of the longest or median one if that is more.
+A reset may take much longer than the other steps of a rollout."""
+_LONGEST, _MEDIANS = 3, 10
 _STALE_SECONDS = 30.0
 
 
@@ -44,7 +41,8 @@ class RolloutScheduler:
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
         self._error: Exception | None = None  # the next `tend` raises it
-        self._seconds: deque[float] = deque(maxlen=100)
+        self._seconds: deque[float] = deque(maxlen=100)  # of the newest rollouts
+        self._longest = 0.0
         self._backoff = StoreBackoff(calls)
         self._deferred: list[tuple[ActorSlot, int]] = []  # as the store was full
         self._oldest_version = math.inf  # of all rollouts so far
@@ -64,7 +62,7 @@ class RolloutScheduler:
     def launch(self, weights: Any, env_steps: int) -> None:
         """Request rollouts from every actor, up to --policy-lag ahead of the next."""
         self._launched = weights, env_steps
-        for slot in self._actors.ready:
+        for slot in filter(self._actors.takes_requests, self._actors.ready):
             while len(slot.calls) + len(slot.finished) <= self._pipeline.policy_lag:
                 self._request(slot, weights, env_steps)
 
@@ -129,17 +127,19 @@ class RolloutScheduler:
 
     def _tend(self, env_steps: int | None) -> None:
         self._actors.check_starting()
+        limit = self._limit()
         heads = {slot.calls[0].report: slot for slot in self._busy}
         ready = set(self._calls.ready(list(heads), 0)) if heads else set()
         for report, slot in heads.items():
             if report in ready:
                 self._collect(slot)
-            elif self._is_late(slot):
-                self._actors.fail(slot, "hangs (see --actor-timeout)")
+            elif (late := self._seconds_if_late(slot, limit)) is not None:
+                what = f"took longer than {late:.0f} s for a rollout"
+                self._actors.fail(slot, f"{what} (see --actor-timeout)")
         if self._deferred:
             self._request_deferred()
         if env_steps is not None:
-            for slot in self._actors.ready:
+            for slot in filter(self._actors.takes_requests, self._actors.ready):
                 if not slot.calls and len(slot.finished) <= self._ahead:
                     self._request(slot, self._weights(), env_steps)
         self._warn_of_stale()
@@ -166,6 +166,7 @@ class RolloutScheduler:
             slot.calls.popleft()
             slot.finished.append(FinishedRollout(call.trajectory, report))
             slot.failures, slot.version = 0, report.weights_version
+            slot.has_finished = True
             if report.episodes:
                 slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
@@ -173,6 +174,7 @@ class RolloutScheduler:
             # Includes transfers: an actor behind a slow network doesn't hang.
             observed = time.monotonic() - call.began if call.began else 0.0
             self._seconds.append(max(report.seconds, observed))
+            self._longest = max(self._longest, self._seconds[-1])
 
     def _request_deferred(self) -> None:
         """After a pause, repeat requests that failed due to a full object store."""
@@ -192,18 +194,26 @@ class RolloutScheduler:
     def _busy(self) -> list[ActorSlot]:
         return [slot for slot in self._actors.live if slot.calls]
 
-    def _is_late(self, slot: ActorSlot) -> bool:
-        """Return whether a rollout takes too long, once its weights are ready."""
+    def _limit(self) -> float:
+        """Return the time limit of a rollout that is not an actor's first one."""
+        if self._timeout is not None:
+            return self._timeout
+        median = statistics.median(self._seconds or [_TIMEOUT])
+        return max(_TIMEOUT, _LONGEST * self._longest, _MEDIANS * median)
+
+    def _seconds_if_late(self, slot: ActorSlot, limit: float) -> float | None:
+        """Return the exceeded limit of a rollout, counted once its weights are ready.
+
+        An actor's first rollout has the limit that it has at the start of a run.
+        """
         call, now = slot.calls[0], time.monotonic()
         if call.began is None:
             if self._calls.ready([call.weights], 0):
                 call.began = now
-            return False
-        limit = self._timeout
-        if limit is None:
-            median = statistics.median(self._seconds or [_TIMEOUT])
-            limit = max(_TIMEOUT, _MEDIANS * median)
-        return now - call.began > limit
+            return None
+        if self._timeout is None and not slot.has_finished:
+            limit = max(limit, _MEDIANS * _TIMEOUT)
+        return limit if now - call.began > limit else None
 
     def _warn_of_stale(self) -> None:
         """Warn of an actor whose weights version doesn't advance with the others."""

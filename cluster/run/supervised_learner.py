@@ -12,6 +12,7 @@ from xagents_ray.cluster.ray.calls import (
     remote_traceback,
 )
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
+from xagents_ray.cluster.run.learner_start import START_SECONDS, LearnerStart
 from xagents_ray.cluster.run.phases import RequestedPhase
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.trajectory import VERSION, Array, PhaseOutputs
@@ -20,7 +21,6 @@ _PING_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
 _ARGUMENT_SECONDS = 120.0
 """Time limit for the replay to sample the data of a phase."""
-_START_SECONDS = 600.0
 _CALL_SECONDS = 3_600.0
 """Limit of a call and pending phases, or ten times the longest phase if more."""
 _FAILURES = 3
@@ -33,6 +33,7 @@ class SupervisedLearner:
         calls: Ray calls that wait for the learner.
         make: function that creates the actor.
         patience: seconds for which a phase may continue after a signal.
+        timeout: seconds for a replacement to be placed and to start.
     Attributes:
         actor: handle of the learner.
         weights: reference to the newest weights, which may not be ready yet.
@@ -42,10 +43,11 @@ class SupervisedLearner:
     """
 
     def __init__(
-        self, calls: RayCalls, make: Callable[[], Any], patience: float
+        self, calls: RayCalls, make: Callable[[], Any], patience: float, timeout: float
     ) -> None:
         self._calls, self._log = calls, calls.log
         self._make, self._patience = make, patience
+        self._start = LearnerStart(calls, timeout)
         self.threads = 0
         self.notes: list[str] = []
         self._phases: deque[RequestedPhase] = deque()
@@ -68,7 +70,7 @@ class SupervisedLearner:
     def wait_until_ready(self) -> None:
         """Wait until the learner has its initial weights."""
         try:
-            self.threads, self.notes = self._get(self._started, limit=_START_SECONDS)
+            self.threads, self.notes = self._get(self._started, limit=START_SECONDS)
             self._snapshot.keep(self._get(self.actor.state.remote()), 0)
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
@@ -199,6 +201,10 @@ class SupervisedLearner:
             try:
                 return self._calls.get(reference, _PING_SECONDS, patience)
             except LateError:
+                if self._start.is_pending:
+                    self._start.check()
+                    began = heard = time.monotonic()
+                    continue
                 waited = time.monotonic() - began
                 if phase is not None and waited > _ARGUMENT_SECONDS:
                     ready = self._calls.ready(phase.references, 0)
@@ -246,11 +252,9 @@ class SupervisedLearner:
         """Count a failure; raise Broken after too many consecutive ones."""
         self._failures += 1
         if self._failures > _FAILURES:
-            raise Broken(
-                f"The learner failed {self._failures} times in a row. {what}: it may "
-                "lack memory; lower the batch or the network, or resume on another "
-                "machine."
-            )
+            times = f"The learner failed {self._failures} times in a row. {what}"
+            remedy = "lower the batch or the network, or resume on another machine"
+            raise Broken(f"{times}: it may lack memory; {remedy}.")
 
     def _recover(self, failed: Any, error: BaseException) -> None:
         """Restore a dead learner from its last snapshot, and repeat its phases."""
@@ -264,22 +268,17 @@ class SupervisedLearner:
         if self._is_abandoned:
             raise Stopped
         self._snapshot.collect()
-        is_ending, lost = self._calls.is_ending, self._snapshot.newer_updates
-        if not is_ending:
-            self._count_failure("Its process died")
-        self._log.count("learners")
-        self._log.count("updates", lost)
-        now = "not replaced" if is_ending else "restored from its last snapshot"
-        self._log.warn(f"The learner died; it is {now}, {lost} updates are lost")
+        self._report_loss()
         self._calls.kill(failed)
         self._snapshot.restart()
-        if is_ending:
+        if self._calls.is_ending:
             self._abandon()
         made = self.actor = self._make()
         try:
             # Both at once, so that no call sees the initial weights.
             started, restored = made.start.remote(), made.restore.remote(self.held)
-            self.threads, _ = self._get(started, limit=_START_SECONDS)
+            self._start.begin(made)
+            self.threads, _ = self._get(started)
             self._get(restored)
         except self._calls.ray.exceptions.RayError as again:
             self._recover(made, again)
@@ -289,9 +288,20 @@ class SupervisedLearner:
             self._abandon()
         if made is not self.actor:
             return  # it died again, and a nested wait has recovered it
+        self._start.is_pending = False
         self._publish_restored()
         for phase in self._phases:
             self._request(phase)
+
+    def _report_loss(self) -> None:
+        """Count the death of the learner; raise Broken after too many."""
+        is_ending, lost = self._calls.is_ending, self._snapshot.newer_updates
+        if not is_ending:
+            self._count_failure("Its process died")
+        self._log.count("learners")
+        self._log.count("updates", lost)
+        now = "not replaced" if is_ending else "restored from its last snapshot"
+        self._log.warn(f"The learner died; it is {now}, {lost} updates are lost")
 
     def _abandon(self) -> NoReturn:
         """Drop all phases and stop: the run ends with the snapshot."""

@@ -12,15 +12,14 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from xagents_ray.actors.envs.registry import export_definitions
-from xagents_ray.cluster.run.placement import (
-    Bundle,
+from xagents_ray.cluster.run.claims import (
     Labels,
     check_claims,
     label_selectors,
-    nodes_of,
     run_claims,
     single_claim,
 )
+from xagents_ray.cluster.run.nodes import Bundle, nodes_of
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -51,6 +50,7 @@ class SweepController(tune.Callback, tune.Stopper):
         self._definitions = definitions  # of what the networks are made of
         self._running: dict[str, Trial] = {}
         self._failure: BaseException | None = None
+        self._free: dict[str, Bundle] = {}  # by node, before the first trial
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         # Tune saves this object to a file that is never read; the study is the state.
@@ -138,6 +138,9 @@ class SweepController(tune.Callback, tune.Stopper):
             UserError: the cluster lacks the resources.
         """
         nodes = nodes_of(self._ray)
+        # Later, trials of this sweep hold a part of it.
+        self._free = self._free or {node.id: node.free for node in nodes}
+        nodes = [n._replace(free=self._free.get(n.id, n.has)) for n in nodes]
         share, is_local = 1 / self._plan.config.n_jobs, config.placement.local
         if is_local:
             claims = [single_claim(nodes, config, share)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, WeightsFile
 from xagents_ray.run.driver import Snapshot
@@ -34,6 +35,8 @@ class FakeSupervision:
         taken, self.warnings = self.warnings, []
         return taken
 
+    def when_waiting(self, show: Callable[[], None]) -> None: ...
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         self.published.append(metrics)
 
@@ -56,6 +59,7 @@ class FakeDriver:
     """
 
     n_actors = learner_threads = 1
+    shares = EnvShares((1,), 1.0)
     replay_nbytes = 0
 
     def __init__(self, rounds: Sequence[Round] = (), ahead: int = 0) -> None:

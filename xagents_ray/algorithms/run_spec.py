@@ -76,6 +76,14 @@ class RunSpec:
         most = self.config.placement.learner_threads or self.cores
         return min(math.prod(self.learner_threads), most)
 
+    @property
+    def spared_cores(self) -> int:
+        """Cores that env actors leave to a learner on CPUs.
+
+        With rollouts ahead, a multithreaded learner runs at the same time as they do.
+        """
+        return int(self.config.pipeline.ahead > 0 and self.learner_cores > 1)
+
     def busy_cores(self, threads: Threads) -> int:
         """Return the cores of this machine that a process with these threads occupies.
 

@@ -49,11 +49,12 @@ class Both_All(TypedDict, total=False):
     info["action_mask"], a method action_masks(), or the key action_mask of a Dict
     observation; --no-action-masks ignores them. Default: True."""
     actor_cpus: float | None
-    """Cores that each env actor claims; default: an even share of those that the
-    learner leaves (≥ 0.0001)."""
+    """Cores that each env actor claims; default: an even share of the free ones that
+    the learner leaves (≥ 0.0001)."""
     actor_timeout: float | None
-    """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
-    median rollouts, and 600 before the first one has ended (seconds, > 0)."""
+    """Replace an env actor whose rollout takes longer; default: the largest of 60, 3
+    times the longest and 10 median rollouts so far, and at least 600 before its first
+    one has ended (seconds, > 0)."""
     address: str | Path | None
     """host:port of a running Ray cluster to train on."""
     allow_slow_precision: bool
@@ -107,6 +108,9 @@ class Both_All(TypedDict, total=False):
     """Threads of the learner; default: one for small networks, on which more would wait
     for each other; one for each of several medium ones; all cores for large ones (≥
     1)."""
+    learner_timeout: float
+    """How long to wait for Ray to place and start a new learner, when the node of the
+    previous one is lost, before the run ends (seconds, > 0). Default: 1800.0."""
     local: bool
     """If specified, everything runs in this process, without Ray. Default: False."""
     log_frequency: int | None
@@ -119,9 +123,9 @@ class Both_All(TypedDict, total=False):
     before it is given up; errors at the same line count until an episode ends (≥ 0).
     Default: 3."""
     n_actors: int | None
-    """Number of env actors, which share the environments; default: one per core, at
-    most one per environment; with --policy-lag one less where the learner uses several
-    cores (≥ 1)."""
+    """Number of env actors, which share the environments; default: the fewest with the
+    shortest rounds on the free cores; with --policy-lag a learner that uses several
+    cores has one of them (≥ 1)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

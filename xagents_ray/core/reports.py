@@ -1,7 +1,7 @@
 """What a driver reports to the training loop and to the run's observers."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, success_rate
@@ -53,6 +53,9 @@ class Supervision(Protocol):
 
     def take_warnings(self) -> list[str]:
         """Return warnings about failures since the last call, one sentence each."""
+
+    def when_waiting(self, show: Callable[[], None]) -> None:
+        """Set a function that shows warnings during a long wait for a component."""
 
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Publish metrics by name to monitoring outside the run."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import (
     Collected,
@@ -32,6 +33,7 @@ class Snapshot(NamedTuple):
 class Driver(WatchedDriver, Protocol):
     """Runs the env actors, replay and learner, in this process or on Ray."""
 
+    shares: EnvShares  # the environments of each env actor
     notes: list[str]  # notes on the start for the user, one sentence each
     replay_nbytes: int  # size of the replay in bytes; 0 without one
 

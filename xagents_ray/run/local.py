@@ -19,6 +19,7 @@ from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import EndlessEpisode, pluralize
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
@@ -80,6 +81,7 @@ class LocalDriver:
             cores = pluralize(self.learner_threads, "core")
             self.notes.append(_THREADS_KEPT.format(cores))
         n_envs = run.config.env.n_envs
+        self.shares = EnvShares.of(n_envs, n_actors=1, cores=1)
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         if hooks is not None:
             self._actor = HookedActor(self._actor, hooks, str(run.config.env.env))

@@ -312,7 +312,7 @@ class Session:
             n_actors=self._driver.n_actors,
             learner_threads=self._driver.learner_threads,
             failures=self._telemetry.failures,
-            profile=self._telemetry.profile.summary(),
+            profile=self._telemetry.profile.summary() | self._driver.shares.summary(),
             completed=completed,
         )
         self._best_effort("The summary", self._directory.finish, result_summary(result))

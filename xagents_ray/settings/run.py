@@ -172,9 +172,9 @@ class PlacementConfig(ConnectionConfig):
     )
     n_actors: int | None = count(
         None,
-        "Number of env actors, which share the environments; default: one per core, "
-        "at most one per environment; with --policy-lag one less where the learner "
-        "uses several cores",
+        "Number of env actors, which share the environments; default: the fewest with "
+        "the shortest rounds on the free cores; with --policy-lag a learner that uses "
+        "several cores has one of them",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
     )
@@ -208,15 +208,25 @@ class PlacementConfig(ConnectionConfig):
     )
     actor_cpus: float | None = option(
         None,
-        "Cores that each env actor claims; default: an even share of those that "
-        "the learner leaves",
+        "Cores that each env actor claims; default: an even share of the free ones "
+        "that the learner leaves",
         low=1e-4,
         needs_ray=True,
     )
     actor_timeout: float | None = option(
         None,
-        "Replace an env actor whose rollout takes longer; default: the larger of "
-        "60 and 10 median rollouts, and 600 before the first one has ended",
+        "Replace an env actor whose rollout takes longer; default: the largest of "
+        "60, 3 times the longest and 10 median rollouts so far, and at least 600 "
+        "before its first one has ended",
+        low=0,
+        exclusive=True,
+        unit="seconds",
+        needs_ray=True,
+    )
+    learner_timeout: float = option(
+        1_800.0,
+        "How long to wait for Ray to place and start a new learner, when the node of "
+        "the previous one is lost, before the run ends",
         low=0,
         exclusive=True,
         unit="seconds",

@@ -33,7 +33,9 @@ class Result:
         failures: costs of failures in this session by name, such as `env actors` and
             `rollouts`.
         policy_lag: smallest, mean and largest lag of this session's rollouts.
-        profile: shares of time by part, what limits the run, and what to change.
+        profile: shares of time by part, what limits the run, and what to change;
+            `actors_by_envs` has the number of env actors by their number of
+            environments, `busy_share` the share of the cores that these can keep busy.
         n_actors: number of env actors; 0 if there was nothing to do.
         learner_threads: number of cores that the learner used; 0 if there was nothing
             to do.

@@ -39,6 +39,8 @@ class Telemetry:
         self.profile = display.profile = Profile(config, driver.n_actors)
         self.failures: dict[str, int] = {}  # failed components and lost items by name
         self._metrics: dict[str, float] = {}  # metrics of the newest learning phase
+        if self._supervision is not None:
+            self._supervision.when_waiting(self._show_warnings)
 
     def show(self) -> None:
         self._display.show(self._progress)
@@ -74,9 +76,13 @@ class Telemetry:
         """Show failures, and publish the metrics with the numbers of failures."""
         if self._supervision is not None:
             self.failures = dict(self._supervision.failures)
+            self._show_warnings()
+            self._supervision.publish(self._published())
+
+    def _show_warnings(self) -> None:
+        if self._supervision is not None:
             for warning in self._supervision.take_warnings():
                 self._display.warn(warning)
-            self._supervision.publish(self._published())
 
     def close(self, video: Path | None) -> None:
         """Record the last metrics."""

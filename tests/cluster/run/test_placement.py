@@ -11,17 +11,15 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run import placement, services
-from xagents_ray.cluster.run.placement import (
-    ClusterNode,
-    RunParts,
+from xagents_ray.cluster.run.claims import (
     check_claims,
     label_selectors,
-    nodes_of,
     run_claims,
     single_claim,
 )
+from xagents_ray.cluster.run.nodes import ClusterNode, nodes_of
 from xagents_ray.core import objects
-from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.errors import UserError
 from xagents_ray.run.learner_access import load_tensorflow
 from xagents_ray.settings.config import Config
 
@@ -37,10 +35,10 @@ def cluster(
         learns: index of the only node with TensorFlow; None if all have it.
     """
     nodes = [
-        ClusterNode(str(number), {"CPU": count}, learns in (None, number))
-        for number, count in enumerate(cpus)
+        ClusterNode(str(n), {"CPU": count}, {"CPU": count}, learns in (None, n))
+        for n, count in enumerate(cpus)
     ]
-    nodes[0].has["GPU"] = gpus
+    nodes[0].has["GPU"] = nodes[0].free["GPU"] = gpus
     return nodes
 
 
@@ -57,7 +55,7 @@ def config(**settings: Any) -> Config:
         ((1,), 1, 0.5, [0.5]),
         ((2,), 1 / 2, 0.5, [0.5]),
         ((2,), 1 / 4, 0.25, [0.25]),
-        ((4, 4, 4), 1, 1.0, [0.8] * 12),
+        ((4, 4, 4), 1, 1.0, [0.8] * 13),
         ((4, 4, 4), 1 / 3, 1.0, [0.6666] * 4),
         ((4, 4, 4), 1 / 12, 0.5, [0.3333]),
     ],
@@ -76,7 +74,7 @@ def test_a_run_claims_its_share(
 
 @pytest.mark.parametrize(
     ("cpus", "flags", "spared", "actors"),
-    [(2, {}, 1, 1), (1, {}, 1, 1), (8, {}, 1, 7), (8, {"n_actors": 8}, 1, 8)],
+    [(2, {}, 1, 1), (1, {}, 1, 1), (8, {}, 1, 8), (8, {"n_actors": 7}, 1, 7)],
 )
 def test_a_core_can_be_spared_for_the_learner(
     cpus: int, flags: dict[str, Any], spared: int, actors: int
@@ -125,44 +123,24 @@ def test_what_is_not_there_is_refused(flags: dict[str, Any], said: str) -> None:
 def test_a_dead_node_has_nothing() -> None:
     alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 2.0}}
     dead = {"NodeID": "2", "Alive": False, "Resources": {"CPU": 1000.0}}
-    assert nodes_of(SimpleNamespace(nodes=lambda: [alive, dead])) == [
-        ClusterNode("1", {"CPU": 2.0})
-    ]
+    free = {"1": {"CPU": 0.5}, "2": {"CPU": 1000.0}}
+    state = SimpleNamespace(available_resources_per_node=lambda: free)
+    private = SimpleNamespace(state=state)
+    ray = SimpleNamespace(nodes=lambda: [alive, dead], _private=private)
+    assert nodes_of(ray) == [ClusterNode("1", {"CPU": 2.0}, {"CPU": 0.5})]
 
 
 def test_learners_are_where_tensorflow_is() -> None:
     nodes = cluster(4, 2, gpus=1, learns=1)
     learner, *actors = run_claims(nodes, config())
     assert learner == {"CPU": 1.0}  # the GPU is elsewhere
-    assert [part["CPU"] for part in actors] == pytest.approx([0.8] * 6, abs=1e-2)
+    assert [part["CPU"] for part in actors] == pytest.approx([2 / 3] * 7, abs=1e-2)
     assert label_selectors(nodes, 3) == [{"ray.io/node-id": "in(1)"}, {}, {}]
     assert single_claim(nodes, config(), 1)["CPU"] == 2
     check_claims(nodes, [learner, *actors])
     with pytest.raises(UserError, match="learner needs 1 GPUs, and the largest node w"):
         check_claims(nodes, run_claims(nodes, config(learner_gpus=1)))
     assert label_selectors(cluster(4, 2), 3) is None
-
-
-def claimed(
-    has_claim: bool, removed: list[Any], cores: int = 1, lag: int = 0
-) -> tuple[RunParts, Any]:
-    """Return a run's parts on a node of three cores, and the claim of its own."""
-    bundles = [{"CPU": 1.0}, {"CPU": 0.5}, {"CPU": 0.5}]
-    theirs = SimpleNamespace(bundle_specs=bundles if has_claim else bundles[:1])
-    own = SimpleNamespace(wait=lambda seconds: True)
-    util = SimpleNamespace(
-        get_current_placement_group=lambda: theirs,
-        placement_group=lambda *bundles, **options: own,
-        remove_placement_group=removed.append,
-    )
-    node = {"NodeID": "0", "Resources": {"CPU": 3.0}, "Alive": True}
-    calls: Any = SimpleNamespace(
-        ray=SimpleNamespace(util=util, nodes=lambda: [node]),
-        shutdown_requested=lambda: False,
-    )
-    flags = config(n_envs=4, policy_lag=lag)
-    run: Any = SimpleNamespace(config=flags, learner_cores=cores)
-    return RunParts(calls, run, (), has_claim), own
 
 
 def test_initializers_that_a_learner_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,36 +176,3 @@ def test_a_learner_has_tensorflow_before_initializers_import_it(
     run: Any = SimpleNamespace(learner_cores=1)
     assert services.LearnerService(run, (b"",)).start() == (1, [])
     assert steps == ["first", "second"]
-
-
-@pytest.mark.parametrize("has_claim", [False, True])
-def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
-    """A user's own Ray Tune function has one too, which is no run's."""
-    removed: list[Any] = []
-    parts, own = claimed(has_claim, removed)
-    assert parts.shares == ([2, 2] if has_claim else [1, 1, 2])
-    parts.release()
-    assert removed == ([] if has_claim else [own])
-
-
-@pytest.mark.parametrize(("cores", "lag", "actors"), [(2, 1, 2), (1, 1, 3), (2, 0, 3)])
-def test_a_wide_learner_has_a_core_where_actors_run_ahead(
-    cores: int, lag: int, actors: int
-) -> None:
-    parts, _ = claimed(False, [], cores, lag)
-    assert parts.n_actors == actors
-
-
-def test_a_signal_withdraws_a_claim() -> None:
-    """The Ray may be that of the user's program, and outlive the run."""
-    group, removed = SimpleNamespace(wait=lambda seconds: False), list[Any]()
-    util = SimpleNamespace(
-        placement_group=lambda *bundles, **options: group,
-        remove_placement_group=removed.append,
-    )
-    calls: Any = SimpleNamespace(shutdown_requested=lambda: True)
-    parts = object.__new__(RunParts)
-    parts._ray = SimpleNamespace(util=util)
-    with pytest.raises(Stopped):
-        parts._claim(calls, cluster(4), [{"CPU": 1.0}])
-    assert removed == [group]

@@ -248,6 +248,130 @@ def test_what_hangs_is_replaced(ray: FakeRay) -> None:
     assert started.log.counts == {"env actors": 1, "rollouts": 1}
 
 
+def test_a_reset_that_is_as_slow_as_an_earlier_one_is_no_hang(ray: FakeRay) -> None:
+    """Every tenth rollout has one; the median rollout takes a second."""
+    slow = lambda n: (75.0 if n % 10 == 1 else 1.0, 0)  # noqa: E731
+    started = _Started(ray, lambda *_: _actor(ray, roll=slow), 2)
+    for _ in range(40):
+        assert started.round()[0] == 2
+    assert not started.log.counts
+
+
+def test_the_limit_is_three_times_the_longest_rollout(ray: FakeRay) -> None:
+    roll = lambda n: (NEVER if n == 9 else 75.0 if n == 1 else 1.0, 0)  # noqa: E731
+    started = _Started(
+        ray, lambda _, before: _actor(ray, **({} if before else {"roll": roll})), 1
+    )
+    longest = max(started.round()[1] for _ in range(12))
+    assert longest == pytest.approx(225 + 2, abs=3)
+    (warning,) = started.log.warnings
+    assert "took longer than 225 s for a rollout (see --actor-timeout)" in warning
+
+
+def test_a_replacement_has_the_limit_of_the_start_for_its_first_rollout(
+    ray: FakeRay,
+) -> None:
+    """It has to reset all of its environments, which the others did at the start."""
+
+    def make(_: int, before: int) -> FakeActor:
+        return _actor(ray, roll=lambda n: (500.0 if before and n == 1 else 1.0, 0))
+
+    started = _Started(ray, make, 2)
+    started.round()
+    started.actors[1].die()
+    while started.pool.slots[1].failures or started.made == [1, 1]:
+        started.round()
+    assert started.made == [1, 2]
+    assert started.log.counts["env actors"] == 1
+
+
+class _Claims:
+    """The claims of env actors, which are lost with a node and come back.
+
+    Attributes:
+        made: the number, and whether it has its claim, of each actor that was made.
+    """
+
+    def __init__(self, started: _Started) -> None:
+        self.lost: list[int] = []
+        self.made: list[tuple[int, bool]] = []
+        pool, make = started.pool, started.pool._make
+
+        def on(has_claim: bool) -> Callable[[int], FakeActor]:
+            def made(number: int) -> FakeActor:
+                self.made.append((number, has_claim))
+                actor: FakeActor = make(number)
+                if has_claim and number in self.lost:
+                    actor._free_at = NEVER  # it pends
+                return actor
+
+            return made
+
+        pool._make, pool._make_elsewhere = on(True), on(False)
+        pool._lost_claims = lambda: self.lost
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"policy_lag": 2}, {"asynchronous": True, "policy_lag": 1}],
+    ids=["lag 0", "lag 2", "asynchronous"],
+)
+def test_env_actors_return_to_their_claim_when_it_is_back(
+    ray: FakeRay, settings: dict[str, Any]
+) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 2, **settings)
+    claims = _Claims(started)
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            if settings.get("asynchronous"):
+                started.fleet.newest(2, 0)
+            else:
+                assert started.round()[0] >= 1
+
+    rounds(3)
+    claims.lost = [1]
+    started.actors[1].die()
+    rounds(30)
+    assert claims.made == [(1, False)]
+    elsewhere = started.actors[1]
+    claims.lost = []
+    rounds(30)
+    assert claims.made == [(1, False), (1, True)]
+    assert elsewhere.is_dead
+    assert started.pool.slots[1].actor is started.actors[1]
+    assert not started.pool.slots[1].is_away
+    assert "Env actor 1 is back on the cores of its claim" in started.log.warnings
+    assert started.log.counts["env actors"] == 1  # moving it costs no rollout
+    assert started.log.counts["rollouts"] <= 3
+
+
+def test_an_actor_that_crashes_keeps_its_claim(ray: FakeRay) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 2)
+    claims = _Claims(started)
+    started.round()
+    started.actors[1].die()
+    for _ in range(10):
+        started.round()
+    assert claims.made == [(1, True)]
+
+
+def test_an_actor_whose_claim_is_lost_while_it_starts_moves(ray: FakeRay) -> None:
+    """Ray takes a while to notice that a node is gone."""
+    started = _Started(ray, lambda _, before: _actor(ray, 40.0 if before else 1.0), 2)
+    claims = _Claims(started)
+    started.round()
+    started.actors[1].die()
+    for _ in range(5):
+        started.round()
+    claims.lost = [1]
+    for _ in range(60):
+        count, _ = started.round()
+    assert claims.made == [(1, True), (1, False)]
+    assert count == 2
+    assert started.log.counts["env actors"] == 1
+
+
 def test_a_late_answer_of_one_that_was_replaced_is_not_taken(ray: FakeRay) -> None:
     """Ray takes its time to end the process."""
 
@@ -272,7 +396,7 @@ def test_rollouts_ahead_die_with_their_actor(ray: FakeRay) -> None:
     started.actors[1].die()
     taken = [len(started.round()) for _ in range(3)]
     assert taken == [2, 2, 2]
-    assert started.log.counts == {"env actors": 1, "rollouts": 1}
+    assert started.log.counts == {"env actors": 1, "rollouts": 3}
 
 
 def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(

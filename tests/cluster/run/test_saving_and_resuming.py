@@ -11,6 +11,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, Takes
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import driver as drivers
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION, Array, RolloutReport
@@ -87,9 +88,11 @@ class _Started:
         self.learner, signals = _Learner(), Signals()
         signals.on_first = None
         parts: Any = SimpleNamespace(
-            n_actors=len(actors),
-            shares=[2] * len(actors),
+            shares=EnvShares((2,) * len(actors), len(actors)),
+            notes=(),
             env_actor=lambda number: FakeActor(ray, actors[number]),
+            env_actor_elsewhere=None,
+            lost_claims=tuple,
             learner=lambda: FakeActor(ray, self.learner),
             shard=None,
             evaluator=None,

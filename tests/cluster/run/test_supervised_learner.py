@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_ray import FakeActor, FakeRay, Ref, Takes, full
+from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, full
 from ray.exceptions import (
     ActorDiedError,
     GetTimeoutError,
@@ -105,7 +105,7 @@ class _Setup:
         self._seconds, self._hanging = seconds, list(hanging)
         self.calls = RayCalls(ray, self.signals)
         self.log = self.calls.log
-        self.learner = SupervisedLearner(self.calls, self._make, patience=1.0)
+        self.learner = SupervisedLearner(self.calls, self._make, 1.0, timeout=1_800)
         if "start" not in [method for each in hanging[:1] for method in each]:
             self.learner.wait_until_ready()
 
@@ -588,3 +588,76 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
     assert setup.log.counts["batches with lost parts"] == phases
     assert "learners" not in setup.log.counts
     assert "Replay shard 1 hangs with 50 trajectories held" in setup.log.warnings[0]
+
+
+def _placed_after(
+    setup: _Setup, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let Ray place the next learners after some seconds."""
+
+    def make() -> FakeActor:
+        setup.actors.append(FakeActor(setup.ray, _Service(), starts=seconds))
+        return setup.actors[-1]
+
+    monkeypatch.setattr(setup.learner, "_make", make)
+
+
+@pytest.mark.parametrize("seconds", [100, 1_500])
+def test_a_learner_is_waited_for_while_ray_places_it(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Its node is gone, and an autoscaler brings another one."""
+    setup, shown, began = _Setup(ray), list[str](), ray.now
+    setup.log.show = lambda: shown.extend(setup.log.take_warnings())
+    _placed_after(setup, seconds, monkeypatch)
+    setup.actors[0].die()
+    assert setup.learned([Ref("drawn")]) == [1]
+    assert ray.now - began == pytest.approx(seconds, abs=10)
+    assert setup.log.counts == {"learners": 1}
+    assert len(setup.actors) == 2
+    waits = [each for each in shown if each.startswith("Waiting for Ray to place")]
+    assert seconds // 40 <= len(waits) <= seconds // 30
+    assert "of at most 1800 s (--learner-timeout)" in waits[0]
+
+
+def test_free_env_actors_do_not_end_a_learner_that_is_being_placed(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They ask for weights that were lost with the node."""
+    setup = _Setup(ray)
+    _placed_after(setup, 500, monkeypatch)
+    setup.actors[0].die()
+    setup.learner.available_weights().error = _LOST
+    asked: list[float] = []
+
+    def meanwhile() -> None:
+        if not asked:
+            asked.append(ray.now)
+            setup.learner.available_weights()
+
+    setup.calls.meanwhile = meanwhile
+    assert setup.learned([Ref("drawn")]) == [1]
+    assert asked
+    assert setup.log.counts == {"learners": 1}
+
+
+def test_a_learner_that_ray_does_not_place_in_time_ends_the_run(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup, began = _Setup(ray), ray.now
+    setup.learner.state()
+    _placed_after(setup, NEVER, monkeypatch)
+    setup.actors[0].die()
+    setup.learn([Ref("drawn")])
+    with pytest.raises(Broken, match=r"placed no new learner .* 1800 s.*--learner-tim"):
+        setup.updates()
+    assert ray.now - began == pytest.approx(1_800, abs=20)
+    assert setup.learner.state() == {"learned": 0}  # what can be saved
+
+
+def test_a_placed_learner_that_hangs_in_its_start_is_replaced(ray: FakeRay) -> None:
+    setup, began = _Setup(ray, (), ("start",)), ray.now
+    setup.actors[0].die()
+    assert setup.learned([Ref("drawn")]) == [1]
+    assert ray.now - began == pytest.approx(610, abs=15)
+    assert setup.log.counts["learners"] == 2

@@ -19,7 +19,7 @@ from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor import machine
+from xagents_ray.commands.doctor import cores, machine
 from xagents_ray.commands.doctor.checks import (
     Check,
     error_check,
@@ -28,8 +28,8 @@ from xagents_ray.commands.doctor.checks import (
     hanging_env,
     warning_check,
 )
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import UserError, pluralize
-from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import VECTOR, EnvSpec
 from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.run.prepare import build_run
@@ -75,6 +75,7 @@ class _Examination:
         self._definitions = export_definitions(config.env)
         self._cluster: Any = None
         self._run: RunSpec | None = None
+        self._has_gpu = False
         self._acted: ActedWithPolicy | None = None
 
     def rows(self) -> Iterator[Check | None]:
@@ -92,11 +93,13 @@ class _Examination:
                 address, connecting, connect_until
             )
             if self._cluster is not None:
-                row = machine.with_room(row, self._cluster, self._actors()[0])
+                row = cores.with_room(row, self._cluster, config)
+                self._has_gpu = self._cluster.free_gpus > 0
             ray += [lacking, row, machine.check_token(self._cluster)]
             ray.append(machine.check_ray_folder(self._cluster))
         else:
             gpus, asking = machine.list_gpus(), None
+            self._has_gpu = bool(gpus)
             if gpus and machine.has_cuda():
                 asking = self._start("xagents_ray.run.learner_access:learner_gpus")
             yield from self._environment(probe)
@@ -104,9 +107,9 @@ class _Examination:
             if not config.placement.local:
                 ray.append(machine.ray_here())
         if self._acted is not None:
-            yield _speed(config, self._acted, *self._actors())
+            yield _speed(config, self._acted, self._shares)
         yield from self._memory()
-        yield machine.check_cores(config, self._load)
+        yield cores.check_cores(config, self._load, self._shares)
         yield from ray
         yield machine.check_disk(config, self._run)
         yield machine.check_preset(self._algorithm, config)
@@ -168,7 +171,7 @@ class _Examination:
 
     def _trial(self, run: RunSpec, env: str) -> Iterator[Check]:
         """Check an env actor: making environments, stepping at random, acting."""
-        count, cpus = self._actors()
+        count, cpus = len(self._shares.envs), int(self._shares.cores)
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
         path, size = "xagents_ray.actors.diagnosis:try_env_actor", _size(setup)
@@ -201,15 +204,10 @@ class _Examination:
             elif doing != "act":  # acting makes the environments again
                 yield hanging_env(name, env, doing, waited)
 
-    def _actors(self) -> tuple[int, int]:
-        """Return the numbers of env actors and of cores available to them."""
-        placement, n_envs = self._config.placement, self._config.env.n_envs
-        cpus = (
-            available_cores() if self._cluster is None else max(1, self._cluster.cpus)
-        )
-        if placement.local:
-            return 1, cpus
-        return placement.n_actors or min(n_envs, cpus), cpus
+    @property
+    def _shares(self) -> EnvShares:
+        """The environments of each env actor, and the cores available to them."""
+        return cores.divide_envs(self._config, self._run, self._cluster, self._has_gpu)
 
     def _memory(self) -> Iterator[Check | None]:
         """Check the memory of transitions, the replay buffer and the object store."""
@@ -244,10 +242,13 @@ def _answer(call: Child, name: str, failure: str, env: str) -> Any:
     return outcome.value
 
 
-def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Check:
+def _speed(config: Config, acted: ActedWithPolicy, shares: EnvShares) -> Check:
     """Estimate the speed of all env actors together, without learning."""
-    rate = min(n_actors, cpus) / acted.microseconds * 1e6
-    actors = f"{pluralize(n_actors, 'env actor')} on {pluralize(cpus, 'core')}"
+    rate = sum(shares.envs) / shares.round_steps / acted.microseconds * 1e6
+    actors = (
+        f"{pluralize(len(shares.envs), 'env actor')} on "
+        f"{pluralize(int(shares.cores), 'core')}"
+    )
     found = f"about {rate:,.0f} env steps/s by {actors}, without learning"
     if config.training.max_steps is not None:
         time_needed = format_seconds(config.training.max_steps / rate)

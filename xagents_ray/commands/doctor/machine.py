@@ -44,28 +44,6 @@ _STATE_COPIES = 3
 """Copies of each weight: itself and Adam's two moments; ignores target networks."""
 
 
-def check_cores(config: Config, load: float) -> Check:
-    """Compare the number of cores with the env actors and the current load."""
-    count, actors = available_cores(), config.placement.n_actors or 0
-    found = f"{count} cores here, load {load:.1f} before this check"
-    if config.placement.address is not None:
-        return Check("cores", found)
-    if actors > count:
-        return warning_check(
-            "cores",
-            f"{found}, {pluralize(actors, 'env actor')}",
-            f"Lower --n-actors to {count}: more env actors than cores take turns.",
-        )
-    if load >= count:
-        return warning_check(
-            "cores",
-            found,
-            "Stop other processes if you can: they keep the cores busy, slow the run "
-            "down, and make the times above longer.",
-        )
-    return Check("cores", found)
-
-
 def transition_bytes(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
     """Return the size of a transition, each frame counted once; None if unknown."""
     config, parts = run.config.algorithm, []
@@ -279,17 +257,6 @@ def check_ray_folder(cluster: "ClusterFacts | None") -> Check | None:
     return warning_check(
         "Ray's folder", "others can write to it", cluster.exposed_folder
     )
-
-
-def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
-    """Return the cluster's row, as a warning if others use the CPUs that it needs."""
-    if not cluster.free_cpus < n_actors <= cluster.cpus:
-        return row
-    remedy = (
-        f"Wait for others, or lower --n-actors to {max(1, cluster.free_cpus)}: a run "
-        "that has no room within a minute ends."
-    )
-    return warning_check(row.name, row.found, remedy)
 
 
 def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Check:

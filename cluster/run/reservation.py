@@ -1,0 +1,250 @@
+"""What a run claims before its actors start, and where Ray places each of them."""
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run.claims import (
+    NoRoomError,
+    acting_cores,
+    check_claims,
+    label_selectors,
+    learners_node,
+    run_claims,
+)
+from xagents_ray.cluster.run.holders import assigned_resources, describe_holders
+from xagents_ray.cluster.run.nodes import (
+    Bundle,
+    ClusterNode,
+    nodes_of,
+    nodes_of_group,
+)
+from xagents_ray.core.errors import Stopped, UserError
+
+Nodes = Sequence[ClusterNode]
+_READY_SECONDS = 60.0
+_FIRST_TRY_SECONDS = 2.0
+"""Time limit of the first claim; each further one waits twice as long. What is free is
+looked up before each, as another run may have claimed it in between."""
+_RELEASE_SECONDS = 1.5
+"""Time that Ray needs to show what a run that has just ended held as free."""
+_CONSIDERABLE = 0.1
+"""Amount of a resource held by others that is worth a note."""
+_groups_made = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """The resources of a run.
+
+    Attributes:
+        ray: the module `ray`.
+        claims: claims of the learner and then of each env actor.
+        cores: cores that the env actors share.
+        group: the placement group that holds the claims; None without one.
+        bundles: index of each part's bundle in the group.
+        is_own: whether the run made the group.
+        notes: notes for the user, one sentence each.
+        visible_gpus: value of CUDA_VISIBLE_DEVICES for the learner; None leaves it to
+            Ray.
+    """
+
+    ray: Any
+    claims: Sequence[Bundle]
+    cores: float
+    group: Any
+    bundles: Sequence[int]
+    is_own: bool = False
+    notes: tuple[str, ...] = ()
+    visible_gpus: str | None = None
+
+    def strategy(self, part: int) -> Any:
+        """Return Ray's scheduling strategy for a part of the run."""
+        strategies = self.ray.util.scheduling_strategies
+        if self.group is None:
+            node = self.ray.get_runtime_context().get_node_id()
+            return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        return strategies.PlacementGroupSchedulingStrategy(
+            self.group, placement_group_bundle_index=self.bundles[part]
+        )
+
+    def release(self) -> None:
+        """Release what the run has claimed itself."""
+        if self.is_own:
+            self.ray.util.remove_placement_group(self.group)
+
+
+def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
+    """Claim a run's resources from what is free.
+
+    Args:
+        calls: Ray calls that wait for the claim.
+        run: the run.
+        has_claim: whether the placement group of this process has exactly the run's
+            claims, as that of a sweep's trial does.
+    Raises:
+        UserError: the cluster lacks a resource, or others hold it.
+        Stopped: a shutdown was requested.
+    """
+    ray = calls.ray
+    group = ray.util.get_current_placement_group()
+    if has_claim:
+        bundles = group.bundle_specs
+        cores = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+        return Reservation(ray, bundles, cores, group, range(len(bundles)))
+    try:
+        if group is not None:
+            return _within(calls, group, run)
+        return _claim(calls, run)
+    except NoRoomError as error:
+        own = assigned_resources(ray)
+        if error.kind == "CPU" and own.get("CPU", 0.0) > 0:
+            return _on_own_cores(ray, run, own)
+        raise _with_holders(ray, error) from None
+
+
+def _settled(calls: RayCalls, find: Callable[[], list[ClusterNode]]) -> Nodes:
+    """Return nodes, looked up twice if something isn't free at first."""
+    nodes = find()
+    if max(_held(nodes, "CPU"), _held(nodes, "GPU")) < _CONSIDERABLE:
+        return nodes
+    if calls.shutdown_requested():
+        raise Stopped
+    time.sleep(_RELEASE_SECONDS)
+    return find()
+
+
+def _held(nodes: Nodes, kind: str) -> float:
+    """Return the amount of a resource that isn't free."""
+    return sum(node.has.get(kind, 0.0) - node.free.get(kind, 0.0) for node in nodes)
+
+
+def _within(calls: RayCalls, group: Any, run: RunSpec) -> Reservation:
+    """Return a reservation of the free bundles of the current placement group."""
+    ray = calls.ray
+    nodes = _settled(calls, lambda: nodes_of_group(ray, group))
+    claims = run_claims(nodes, run.config, spared=run.spared_cores)
+    check_claims(nodes, claims)
+    learner, *actors = claims
+    home = learners_node(nodes, learner)
+    free = {int(node.id): node.free_cpus for node in nodes}
+    bundles = [int(home.id)]
+    free[bundles[0]] -= learner.get("CPU", 0.0)
+    for claim in actors:
+        roomiest = max(free, key=free.__getitem__)
+        free[roomiest] -= claim["CPU"]
+        bundles.append(roomiest)
+    cores = acting_cores(nodes, learner, spared=run.spared_cores)
+    notes = (f"Training on {_cores(cores)} of this process's placement group.",)
+    return Reservation(ray, claims, cores, group, bundles, notes=notes)
+
+
+def _on_own_cores(ray: Any, run: RunSpec, own: Bundle) -> Reservation:
+    """Return a reservation of what this process holds, which only waits for the run.
+
+    A trial of Ray Tune has no more than that by default.
+    """
+    gpus = own.get("GPU", 0.0)
+    here = ClusterNode("here", own, own)
+    learner, *actors = run_claims([here], run.config, spared=run.spared_cores)
+    check_claims([here], [learner, *actors])
+    cores = acting_cores([here], learner, spared=run.spared_cores)
+    nothing: Bundle = {"CPU": 0.0}
+    note = (
+        f"Training on what this Ray task or actor holds, {_cores(cores)}: give it more "
+        "(num_cpus, or tune.with_resources) to train on more."
+    )
+    return Reservation(
+        ray,
+        [nothing] * (1 + len(actors)),
+        cores,
+        None,
+        [],
+        notes=(note,),
+        visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES") if gpus else None,
+    )
+
+
+def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
+    """Return a reservation by a placement group of the run's own."""
+    ray, began, seconds = calls.ray, time.monotonic(), _FIRST_TRY_SECONDS
+    while True:
+        nodes = _settled(calls, lambda: nodes_of(ray))
+        bundles = run_claims(nodes, run.config, spared=run.spared_cores)
+        check_claims(nodes, bundles)
+        notes = _notes(ray, nodes, run, bundles[0])  # before it is a holder itself
+        group = ray.util.placement_group(
+            bundles,
+            strategy="SPREAD",
+            name=_name(run),
+            bundle_label_selector=label_selectors(nodes, len(bundles)),
+        )
+        try:
+            is_ready = _wait(calls, group, seconds)
+        except BaseException:
+            ray.util.remove_placement_group(group)
+            raise
+        if is_ready:
+            cores = acting_cores(nodes, bundles[0], spared=run.spared_cores)
+            parts = range(len(bundles))
+            return Reservation(ray, bundles, cores, group, parts, True, notes)
+        ray.util.remove_placement_group(group)
+        if time.monotonic() - began >= _READY_SECONDS:
+            raise UserError(
+                f"The cluster has no room on its nodes for all parts of the run after "
+                f"{_READY_SECONDS:.0f} s: wait for other jobs, or lower --actor-cpus, "
+                "--n-actors or --learner-gpus."
+            )
+        seconds *= 2
+
+
+def _wait(calls: RayCalls, group: Any, seconds: float) -> bool:
+    """Return whether a placement group is ready within some seconds."""
+    until = time.monotonic() + seconds
+    while not group.wait(1):  # accepts whole seconds only
+        if calls.shutdown_requested():
+            raise Stopped
+        if time.monotonic() >= until:
+            return False
+    return True
+
+
+def _cores(number: float) -> str:
+    return f"{number:.3g} core{'' if number == 1 else 's'}"
+
+
+def _name(run: RunSpec) -> str:
+    """Return a name that tells others who holds the resources."""
+    process = f"process {os.getpid()} on {socket.gethostname()}"
+    made = f"{run.algorithm.name} on {run.config.env.env}"
+    return f"xagents-ray {made} ({process}, claim {next(_groups_made)})"
+
+
+def _notes(ray: Any, nodes: Nodes, run: RunSpec, learner: Bundle) -> tuple[str, ...]:
+    """Return notes on what others held when the run claimed what was free."""
+    notes = []
+    for kind in ("CPU", "GPU"):
+        if _held(nodes, kind) < _CONSIDERABLE:
+            continue
+        has = sum(node.has.get(kind, 0.0) for node in nodes)
+        free = has - _held(nodes, kind)
+        holders = describe_holders(ray, nodes, kind)
+        if kind == "CPU":
+            notes.append(f"Training on {free:.3g} of {_cores(has)}: {holders}.")
+        elif "GPU" not in learner and run.config.placement.learner_gpus is None:
+            notes.append(f"No GPU is free, so the learner uses cores: {holders}.")
+    return tuple(notes)
+
+
+def _with_holders(ray: Any, error: NoRoomError) -> UserError:
+    """Return an error that also says who holds what is missing."""
+    holders = describe_holders(ray, nodes_of(ray), error.kind)
+    if not holders:
+        return error
+    return UserError(f"{error.what}, as {holders}: {error.remedy}.")

@@ -1,0 +1,99 @@
+"""What `doctor` says of the cores: how busy a run keeps them, and who else does."""
+
+from typing import Any
+
+import pytest
+
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.run.preflight import ClusterFacts
+from xagents_ray.commands.doctor import cores
+from xagents_ray.commands.doctor.checks import Check
+from xagents_ray.settings.config import Config
+
+
+def config(**settings: Any) -> Config:
+    given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 16, **settings}
+    return Config.of(ALGORITHMS["ppo"].config, given)
+
+
+def cluster(cpus: int, free_cpus: int, free_gpus: int = 0) -> ClusterFacts:
+    gpus = {"gpus": free_gpus, "free_gpus": free_gpus}
+    sizes = {"nodes": 1, "memory": 2**30, "store": 2**30, "cpus": cpus}
+    texts = dict.fromkeys(("ray", "python", "exposed_token", "exposed_folder"), "")
+    return ClusterFacts(
+        **sizes, **gpus, **texts, free_cpus=free_cpus, requires_token=True
+    )
+
+
+class Run:
+    spared_cores = 1
+
+
+def row_of(has_gpu: bool = False, free: int = 16, **settings: Any) -> Check:
+    given, run = config(address="head:6379", **settings), Run()
+    shares = cores.divide_envs(given, run, cluster(16, free), has_gpu)  # type: ignore[arg-type]
+    return cores.check_cores(given, 0.0, shares)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "remedy"),
+    [
+        (
+            {"n_actors": 15, "has_gpu": True},
+            "15 env actors, 14 × 1, 1 × 2 environments, keep 50% of 16 cores busy",
+            "Leave out --n-actors: 16 env actors keep 100% of the cores busy",
+        ),
+        (
+            {"n_actors": 15},  # the learner has a core of its own
+            "keep 53% of 15 cores busy",
+            "Leave out --n-actors: 16 env actors keep 100%",
+        ),
+        (
+            {"n_envs": 8, "has_gpu": True},
+            "8 env actors, 8 × 1 environments, keep 50% of 16 cores busy",
+            "Raise --n-envs to 16: each core steps",
+        ),
+    ],
+)
+def test_less_than_90_percent_busy_is_a_warning(
+    settings: dict[str, Any], found: str, remedy: str
+) -> None:
+    row = row_of(**settings)
+    assert row.verdict == "warning"
+    assert found in row.found and row.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"has_gpu": True},
+        {"free": 12, "n_envs": 32},
+        {"n_envs": 15, "has_gpu": True},  # 94 %
+        {"n_envs": 8, "vectorization": "async"},  # its processes aren't counted
+    ],
+)
+def test_90_percent_or_more_is_none(settings: dict[str, Any]) -> None:
+    assert row_of(**settings).verdict == "ok"
+
+
+def test_a_process_of_ones_own_choice_is_not_warned_of() -> None:
+    given = config(local=True, n_envs=1)
+    shares = cores.divide_envs(given, None, None, False)
+    assert len(shares.envs) == 1
+    assert cores.check_cores(given, 0.0, shares).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("free", "flags", "remedy"),
+    [
+        (1, {}, ""),
+        (0, {}, "Wait for others: a run claims what is free"),
+        (7, {"n_actors": 4, "actor_cpus": 2}, "Wait for others, or lower --n-actors"),
+        (8, {"n_actors": 4, "actor_cpus": 2}, ""),
+    ],
+)
+def test_a_cluster_without_room(free: int, flags: dict[str, Any], remedy: str) -> None:
+    row = cores.with_room(Check("cluster", "found"), cluster(8, free), config(**flags))
+    assert row.verdict == ("warning" if remedy else "ok")
+    assert row.remedy.startswith(remedy)

@@ -1,0 +1,95 @@
+"""Checks of the cores of a machine or cluster, and of how busy a run keeps them."""
+
+from typing import TYPE_CHECKING
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.commands.doctor.checks import Check, warning_check
+from xagents_ray.core.env_shares import EnvShares, best_actor_count
+from xagents_ray.core.errors import pluralize
+from xagents_ray.core.process import available_cores
+from xagents_ray.settings.config import Config
+
+if TYPE_CHECKING:
+    from xagents_ray.cluster.run.preflight import ClusterFacts
+
+_BUSY = 0.9
+"""Smallest share of busy cores that is no reason for a warning."""
+
+
+def divide_envs(
+    config: Config, run: RunSpec | None, cluster: "ClusterFacts | None", has_gpu: bool
+) -> EnvShares:
+    """Return how a run would divide its environments among the free cores.
+
+    Args:
+        config: settings of the run.
+        run: the run; None if its network is unknown, so that it spares no core.
+        cluster: facts of the cluster that it would join; None for this machine.
+        has_gpu: whether there is a GPU for the learner.
+    """
+    placement, n_envs = config.placement, config.env.n_envs
+    cores = available_cores() if cluster is None else max(1, cluster.free_cpus)
+    if placement.local:
+        return EnvShares.of(n_envs, 1, cores)
+    on_gpu = has_gpu and placement.learner_gpus != 0
+    if run is not None and not on_gpu and cores > run.spared_cores:
+        cores -= run.spared_cores
+    count = placement.n_actors or best_actor_count(n_envs, cores)
+    return EnvShares.of(n_envs, count, cores)
+
+
+def check_cores(config: Config, load: float, shares: EnvShares) -> Check:
+    """Compare the number of cores with the env actors and the current load."""
+    count, actors = available_cores(), config.placement.n_actors or 0
+    found = f"{count} cores here, load {load:.1f} before this check"
+    if remedy := _remedy(config, shares):
+        envs = f"{pluralize(len(shares.envs), 'env actor')}, {shares}"
+        busy = f"keep {shares.busy_share:.0%} of {pluralize(int(shares.cores), 'core')}"
+        return warning_check(
+            "cores", f"{found}; {envs} environments, {busy} busy", remedy
+        )
+    if config.placement.address is not None:
+        return Check("cores", found)
+    best = best_actor_count(config.env.n_envs, shares.cores)
+    if actors > max(count, best):
+        return warning_check(
+            "cores",
+            f"{found}, {pluralize(actors, 'env actor')}",
+            f"Lower --n-actors to {best}: more env actors than cores take turns.",
+        )
+    if load >= count:
+        return warning_check(
+            "cores",
+            found,
+            "Stop other processes if you can: they keep the cores busy, slow the run "
+            "down, and make the times above longer.",
+        )
+    return Check("cores", found)
+
+
+def _remedy(config: Config, shares: EnvShares) -> str:
+    """Return what keeps more cores busy; "" if they are, or if it is unknown."""
+    # The environments of one process are stepped in parallel with `async`.
+    is_unknown = config.placement.local or config.env.vectorization == "async"
+    if is_unknown or shares.busy_share >= _BUSY:
+        return ""
+    n_envs, cores = config.env.n_envs, shares.cores
+    best = EnvShares.of(n_envs, best_actor_count(n_envs, cores), cores)
+    if best.busy_share > shares.busy_share:
+        return (
+            f"Leave out --n-actors: {len(best.envs)} env actors keep "
+            f"{best.busy_share:.0%} of the cores busy, as all wait for the largest "
+            "share of environments."
+        )
+    return f"Raise --n-envs to {int(cores)}: each core steps one environment at a time."
+
+
+def with_room(row: Check, cluster: "ClusterFacts", config: Config) -> Check:
+    """Return the cluster's row, as a warning if others hold what the run needs."""
+    flags = config.placement
+    needed = (flags.n_actors or 1) * (flags.actor_cpus or 0.0)
+    if cluster.free_cpus >= max(1.0, needed) or not cluster.cpus >= needed:
+        return row
+    change = ", or lower --n-actors or --actor-cpus" if needed else ""
+    remedy = f"Wait for others{change}: a run claims what is free, and ends without it."
+    return warning_check(row.name, row.found, remedy)
