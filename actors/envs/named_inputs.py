@@ -23,8 +23,8 @@ class Part(NamedTuple):
     """A part of an observation: a space within Dict and Tuple spaces.
 
     Attributes:
-        keys: its keys or indices, from the outermost space inwards.
-        space: its space.
+        keys: keys or indices of the part, from the outermost space inwards.
+        space: space of the part.
     """
 
     keys: tuple[Any, ...]

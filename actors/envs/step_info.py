@@ -184,7 +184,7 @@ def read_success(
 
     Args:
         infos: infos in the form of Gymnasium's vector environments.
-        ended: where an episode ended.
+        ended: bool [B], environments whose episodes ended.
         fault: function of the key and value of a wrong entry and a remedy that returns
             the error to raise: a success is a boolean, 0, 1 or None.
     """

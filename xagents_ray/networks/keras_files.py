@@ -63,7 +63,7 @@ def read_keras_layers(
     Args:
         name: name of the file, for messages.
         file: content of the file.
-        inputs: the inputs of the network: the only array, or parts of it by their names.
+        inputs: the inputs of the network: an array, or parts of it by their names.
         outputs: units of each output, in order.
     Raises:
         UserError: the file is invalid, has other layers, or its inputs or outputs have
