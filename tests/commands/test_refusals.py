@@ -51,6 +51,10 @@ FILES = {
     "text.cfg": "nothing",
     "units.cfg": "[dense-0]\nunits=many\n",
     "one.cfg": "[dense-0]\nunits=2\noutput=1\n",
+    "sees.cfg": "[input-compass]\n[dense-0]\noutput=1\nfrom=input-compass\n"
+    "[dense-1]\noutput=1\nfrom=input-compass\n",
+    "blind.cfg": "[input-arm.joints]\n[dense-0]\noutput=1\nfrom=input-arm.joints\n"
+    "[dense-1]\noutput=1\nfrom=input-arm.joints\n",
 }
 
 
@@ -75,6 +79,11 @@ def pictures() -> gymnasium.Env[Any, Any]:
 Case = tuple[str, dict[str, Any], str]
 # Agent, settings besides BASE (None takes one away), and words … of the sentence.
 ASKED: list[Case] = [
+    (
+        "ppo",
+        {"critic_inputs": ","},
+        "--critic-inputs names inputs, separated by commas",
+    ),
     ("ppo", {"env": None}, "--env is missing: name one"),
     ("ppo", {"env": "Blackjack-v1", "max_steps": None}, "Training needs an end: give"),
     ("ppo", {"lr": "many"}, "--lr takes a number, got 'many'."),
@@ -217,7 +226,25 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
     ("ppo", {"resume": 3}, "--resume takes the directory of a run, or last, got 3"),
     ("ppo", {"resume": True}, "--resume takes the directory of a run, or last, got T"),
 ]
+PARTS = {"env": "dict_envs:compass"}
 MADE: list[Case] = [  # only once there is an environment; `launch` makes none
+    ("ppo", {"critic_inputs": "compass"}, "names parts of Dict or Tuple observations"),
+    ("ppo", {**PARTS, "critic_inputs": "sun"}, "--critic-inputs: there is no input"),
+    (
+        "ppo",
+        {**PARTS, "critic_inputs": "arm.joints,camera,compass,map"},
+        "leaves no input for the policy",
+    ),
+    (
+        "ppo",
+        {**PARTS, "critic_inputs": "compass", "model": "sees.cfg"},
+        "sees.cfg: the policy's output reads compass, which --critic-inputs",
+    ),
+    (
+        "ppo",
+        {**PARTS, "critic_inputs": "compass", "model": "blind.cfg"},
+        "blind.cfg: no value reads compass of --critic-inputs",
+    ),
     ("ppo", {"env": "CartPol-v1"}, "There is no environment 'CartPol-v1'; did you"),
     ("ppo", {"env": "LunarLander-v2"}, "no longer exists; use LunarLander-v3"),
     ("ppo", {"env": "CartPole"}, "There is no environment 'CartPole'; did you mean"),
