@@ -60,13 +60,13 @@ class Model:
             UserError: the file doesn't fit, or the policy reads such an input.
         """
         extra = spec.action_units if self.reads_actions else 0
-        arguments = self.networks, spec, self.outputs(spec), extra
-        layout = layout_for(file, *arguments)
+        outputs = self.outputs(spec)
+        layout = layout_for(file, self.networks, spec, outputs, extra)
         policy = [i for i, head in enumerate(self.heads) if head == "actions"]
         if unread and file is not None:
             check_critic_inputs(layout, policy, unread, spec, file)
         elif unread and policy:
-            own = layout_for(None, *arguments, unread)
+            own = layout_for(None, self.networks, spec, outputs, extra, unread)
             heads = range(len(self.heads))
             branches = [(own if i in policy else layout, i) for i in heads]
             layout = own if len(policy) == len(self.heads) else join_branches(branches)
