@@ -13,29 +13,29 @@ FINITE = "return finite numbers"
 
 
 def find_mismatch(
-    space: Any, value: Any, name: str = "an observation"
+    space: Any, value: Any, subject: str = "an observation"
 ) -> tuple[str, str] | None:
     """Return why an observation is not in its space, and a remedy; None if it is.
 
     Args:
         space: the space; in some spaces everything counts as an observation.
         value: the observation, or a part of it.
-        name: name of that part, such as `observation['camera']`.
+        subject: name of that part, such as `observation['camera']`.
     """
     if isinstance(space, gym.spaces.Dict):
-        return _dict_mismatch(space, value, name)
+        return _dict_mismatch(space, value, subject)
     if isinstance(space, gym.spaces.Tuple):
         count = len(space.spaces)
         if not isinstance(value, tuple | list) or len(value) != count:
-            what = f"{name} of {_kind(value)}"
+            what = f"{subject} of {_kind(value)}"
             return what, f"observation_space is a Tuple of {count} there"
         pairs = enumerate(zip(space.spaces, value, strict=True))
-        found = (find_mismatch(x, y, _part(name, i)) for i, (x, y) in pairs)
+        found = (find_mismatch(x, y, _part(subject, i)) for i, (x, y) in pairs)
         return next(filter(None, found), None)
     if isinstance(space, gym.spaces.Box):
-        return _box_mismatch(space, value, name)
+        return _box_mismatch(space, value, subject)
     if isinstance(space, _WHOLE_NUMBERS) and not _is_within(space, value):
-        return f"{name} of {value!r:.60}", f"observation_space has {space} there"
+        return f"{subject} of {value!r:.60}", f"observation_space has {space} there"
     return None
 
 

@@ -56,7 +56,10 @@ class CriticInputs(Group):
 
 def _joined(value: Any) -> Any:
     """Convert a list or tuple of names to the config's text."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+    is_names = isinstance(value, list | tuple) and all(
+        isinstance(x, str) for x in value
+    )
+    return ",".join(value) if is_names else value
 
 
 critic_inputs = shared(

@@ -50,7 +50,7 @@ def of_observations(
             _, frame = spec.arrays[each.name]
             x = _stacked(named[each.name], frame, spec.stack)
             x = keras.layers.Reshape(each.shape)(x)
-            inputs.append(_scaled(x, each.scale))
+            inputs.append(_scaled(x, each.scale, {}))
     given = {_own_name(name): x for name, x in named.items()}
     return keras.Model(given, model(inputs), name="policy")
 
@@ -74,7 +74,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else keras.layers.Concatenate()(parts)
 
 
-def _scaled(x: Any, scale: float, weights: Mapping[str, FloatArray] = {}) -> Any:
+def _scaled(x: Any, scale: float, weights: Mapping[str, FloatArray]) -> Any:
     """Return float32 inputs, normalized if there are statistics, else scaled."""
     layers = keras.layers
     if f"{OBSERVATION}/mean" not in weights:
