@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -89,6 +89,8 @@ def try_env_actor(setup: ActorSetup, seconds: float) -> Iterator[TrialEvent]:
         envs = setup.make_envs()
         yield EnvsMade(time.perf_counter() - began)
         yield StepBegan("reset")
+        envs.try_reset()
+        setup = replace(setup, has_action_masks=envs.spec.has_action_masks)
         first = envs.reset(setup.seed)
         yield StepBegan("step")
         yield _step_at_random(envs, first, setup.seed, seconds)

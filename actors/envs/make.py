@@ -40,7 +40,9 @@ _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 def probe(
     config: EnvConfig, definitions: tuple[bytes, ...] = (), index: int = 0
 ) -> EnvSpec:
-    """Return the spec of an environment by making one.
+    """Return the spec of an environment by making one, which isn't reset.
+
+    Masks that only `info` has are unknown then.
 
     Args:
         config: settings of the environment.
@@ -51,8 +53,8 @@ def probe(
     """
     install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
-        with closing(make_envs(config, 1, 1, index)) as envs:
-            envs.try_reset()
+        envs = make_envs(config, 1, 1, index)
+        envs.close()
     return envs.spec
 
 
