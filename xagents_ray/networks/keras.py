@@ -134,6 +134,10 @@ def build_model(
     """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
     If the network reads several arrays, the input is a list of them, in their order.
+    Noise and memory make it a list: that input, the noise if `takes_noise`, and with
+    memory the state, float32 [B, state_units], and `starts`, bool [T, B]. Rows are then
+    time-major, [T * B, *input_shape]; the state is that before row 0 and is zeroed
+    where an episode starts.
 
     Initial weights depend on the seed and on the model's name. Weights and outputs are
     float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
@@ -161,6 +165,7 @@ def build_model(
     noise: Any = None
     if takes_noise:
         noise = keras.Input((layout.noise_units,), name="noise")
+    memory = _memory_inputs(layout)
     exact, values = _heads(layout), list[Any]()
     places = zip(layout.layers, seeds, layout.noise_places, strict=True)
     for i, (layer, own, place) in enumerate(places):
@@ -168,12 +173,41 @@ def build_model(
         made = layer.keras(keras.layers, partial(draw, seed=int(own)))
         if dtype == "bfloat16" and i not in exact:
             made.dtype_policy = "mixed_bfloat16"
-        if noise is None or place is None:
+        if own_state := layout.state_places[i]:
+            state, starts = memory
+            y, _ = made(read, state[:, own_state], starts)
+            values.append(y)
+        elif noise is None or place is None:
             values.append(made(read))
         else:
             values.append(made(read, noise[:, place]))
     ends = [values[i] for i in layout.outputs]
-    return keras.Model(x if noise is None else [x, noise], ends, name=name)
+    more = [*([] if noise is None else [noise]), *memory]
+    return keras.Model([x, *more] if more else x, ends, name=name)
+
+
+def _memory_inputs(layout: Layout) -> list[Any]:
+    """Return a model's inputs for its memory: the state, and starts of episodes."""
+    if not layout.state_units:
+        return []
+    state = keras.Input((layout.state_units,), name="state")
+    return [state, keras.Input(batch_shape=(None, None), dtype="bool", name="starts")]
+
+
+def final_state_model(layout: Layout, model: Any) -> Any:
+    """Return a `keras.Model` that maps the inputs of a model to its final state.
+
+    That is float32 [B, state_units], the state after the last row. Both models share
+    their weights.
+
+    Args:
+        layout: a network with memory.
+        model: its model, from `build_model`.
+    """
+    recurrent = [layer.name for layer in layout.layers if layer.state_units]
+    states = [model.get_layer(name).output[1] for name in recurrent]
+    joined = states[0] if len(states) == 1 else keras.ops.concatenate(states, axis=-1)
+    return keras.Model(model.input, joined)
 
 
 def _input_of(layer: Layer, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
