@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from xagents_ray.algorithms import (
     critic_inputs,
+    memory,
     noisy_layers,
     policy_gradient,
     state_dependent,
@@ -37,6 +38,7 @@ class A2CConfig(AlgorithmConfig):
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
+    memory: str | None = memory.memory(None)
 
     n_steps: int = policy_gradient.n_steps(5)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -67,6 +69,7 @@ add_algorithm(
         models=(ACTOR_CRITIC,),
         on_policy=True,
         action_masks=True,
+        recurrent=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )

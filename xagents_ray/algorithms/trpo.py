@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from xagents_ray.algorithms import (
     critic_inputs,
+    memory,
     noisy_layers,
     policy_gradient,
     state_dependent,
@@ -53,6 +54,7 @@ class TRPOConfig(AlgorithmConfig):
         replaces=("lr",),
     )
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
+    memory: str | None = memory.memory(None)
 
     n_steps: int = policy_gradient.n_steps(512)
     entropy_coef: float = policy_gradient.entropy_coef(0.0)
@@ -124,6 +126,7 @@ add_algorithm(
         ),
         on_policy=True,
         action_masks=True,
+        recurrent=True,
         multi_discrete=True,
     )
 )

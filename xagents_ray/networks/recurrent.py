@@ -2,14 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.layers import Initializer, Layer, Step
+from xagents_ray.networks.layers import Dense, Initializer, Layer, Step
+from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.section import Section
 
@@ -239,3 +240,42 @@ def _slice(graph: OnnxGraph, x: str, index: int, units: int) -> str:
     begin = index * units
     bounds = np.array([begin]), np.array([begin + units])
     return graph.add("Slice", x, *bounds, np.array([1]))
+
+
+def with_memory(layout: Layout, kind: type[Recurrent], units: int) -> Layout:
+    """Return a network with a recurrent layer before its outputs.
+
+    Outputs that read the same layer share one; they must be dense.
+
+    Args:
+        layout: the network.
+        kind: class of the new layers.
+        units: their number of units.
+    """
+    layers: list[Layer] = []
+    places: dict[int, int] = {}
+    made: dict[tuple[int, ...], int] = {}
+    for i, layer in enumerate(layout.layers):
+        moved = layer.moved(places)
+        if i in layout.outputs:
+            assert isinstance(layer, Dense)
+            if moved.sources not in made:
+                number = f"-{len(made) + 1}" if made else ""
+                added = kind(
+                    name=f"{kind.__name__.lower()}-0{number}",
+                    source=moved.source,
+                    more_sources=moved.more_sources,
+                    output_shape=(units,),
+                    inputs=layer.kernel_shape[0],
+                    initializer="glorot_uniform",
+                    gain=1.0,
+                )
+                made[moved.sources] = len(layers)
+                layers.append(added)
+            shape = (units, *layer.kernel_shape[1:])
+            source = made[moved.sources]
+            moved = replace(layer, source=source, more_sources=(), kernel_shape=shape)
+        places[i] = len(layers)
+        layers.append(moved)
+    outputs = tuple(places[i] for i in layout.outputs)
+    return replace(layout, layers=tuple(layers), outputs=outputs)

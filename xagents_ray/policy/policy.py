@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.core.trajectory import Array, arrays_of
@@ -118,8 +119,9 @@ class Policy:
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: state that the previous call returned; None at first. Only persistent
-                noise has one, [B, n]: `--noise ou` or `parameter`, `--sde-frequency`.
+            state: state that the previous call returned, [B, n]; None at first. Only
+                networks with memory have one (`--memory`, recurrent layers), and noise
+                that lasts: `--noise ou` or `parameter`, `--sde-frequency`.
             episode_start: bool [B], which observations begin an episode; their state
                 is reset.
             deterministic: whether to take the most likely actions instead of sampling
@@ -147,10 +149,9 @@ class Policy:
             none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
             self._actor.action_masks = reader.given(action_masks, none_ended)
         with one_blas_thread():
-            if deterministic:
-                chosen = self._actor.greedy(rows)
-            else:
-                chosen, state = self._sampler.draw(rows, state, episode_start)
+            chosen, state = self._sampler.choose(
+                rows, state, episode_start, deterministic
+            )
         actions = self._conversion.actions(chosen)
         return (actions[0] if is_single else actions), state
 
@@ -159,9 +160,17 @@ class Policy:
     ) -> Any:
         """Return the actions of `predict`, without a state.
 
+        Raises:
+            UserError: as for `predict`; or the policy has memory, which needs a state.
+
         >>> int(xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])) in (0, 1)
         True
         """
+        if self._actor.state_units:
+            raise UserError(
+                "The policy has memory, which act would forget: call predict, with the "
+                "state that it returned last and with episode_start."
+            )
         return self.predict(observation, None, None, deterministic, action_masks)[0]
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -275,6 +284,8 @@ class Policy:
         named input. Normalization is part of the model. The outputs are `action`, the
         actions of `predict` (float32 instead of float64), and `output`, float32 [B,
         units]: logits, action values, or means before --action-scaling and clipping.
+        With memory, `state`, float32 [B, n], is an input too, zeros where an episode
+        begins, and `next_state` an output. Masks are the input `action_masks`.
 
         Args:
             path: path of the file, such as `policy.onnx`; missing directories are made.
@@ -292,7 +303,7 @@ class Policy:
         """
         arrays, spaces = self._trained.weights.arrays, self._conversion.spaces
         model = onnx_export.build_onnx(self._run, arrays, self._actor, spaces)
-        onnx_export.check_actions(model, self._run, self.act)
+        onnx_export.check_actions(model, self._run, self.predict)
         onnx_export.write_onnx(model, Path(path))
 
     def to_keras(self) -> Any:
