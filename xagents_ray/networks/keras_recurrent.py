@@ -143,7 +143,7 @@ def unroll_lstm(
 
         return outputs, gradient
 
-    return unroll(rows, kernel, h, c)  # type: ignore[no-any-return]
+    return unroll(rows, kernel, h, c)
 
 
 def _lstm_gradient(
@@ -207,7 +207,7 @@ def unroll_gru(
 
         return outputs, gradient
 
-    return unroll(rows, kernel, bias, h)  # type: ignore[no-any-return]
+    return unroll(rows, kernel, bias, h)
 
 
 def _gru_gradient(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.core.trajectory import Array, arrays_of
@@ -119,9 +118,8 @@ class Policy:
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: state that the previous call returned, [B, n]; None at first. Only
-                networks with memory have one (`--memory`, recurrent layers), and noise
-                that lasts: `--noise ou` or `parameter`, `--sde-frequency`.
+            state: state [B, n] that the previous call returned; None at first. Only
+                memory and lasting noise have one: `--noise`, `--sde-frequency`.
             episode_start: bool [B], which observations begin an episode; their state
                 is reset.
             deterministic: whether to take the most likely actions instead of sampling
@@ -149,28 +147,19 @@ class Policy:
             none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
             self._actor.action_masks = reader.given(action_masks, none_ended)
         with one_blas_thread():
-            chosen, state = self._sampler.choose(
-                rows, state, episode_start, deterministic
-            )
+            chosen, state = self._sampler.act(rows, state, episode_start, deterministic)
         actions = self._conversion.actions(chosen)
         return (actions[0] if is_single else actions), state
 
     def act(
         self, observation: Any, deterministic: bool = True, action_masks: Any = None
     ) -> Any:
-        """Return the actions of `predict`, without a state.
-
-        Raises:
-            UserError: as for `predict`; or the policy has memory, which needs a state.
+        """Return the actions of `predict`, for policies without memory.
 
         >>> int(xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])) in (0, 1)
         True
         """
-        if self._actor.state_units:
-            raise UserError(
-                "The policy has memory, which act would forget: call predict, with the "
-                "state that it returned last and with episode_start."
-            )
+        self._sampler.check_no_memory()
         return self.predict(observation, None, None, deterministic, action_masks)[0]
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -281,11 +270,11 @@ class Policy:
 
         The input `observation` is a batch as for `predict`; with images and more, or
         with --critic-inputs, which it lacks, there is an `observation/NAME` for each
-        named input. Normalization is part of the model. The outputs are `action`, the
-        actions of `predict` (float32 instead of float64), and `output`, float32 [B,
+        named input. With memory, `state`, float32 [B, n], zeros where an episode
+        begins, is an input and `next_state` an output; masks are the input
+        `action_masks`. Normalization is part of the model. The outputs are `action`,
+        the actions of `predict` (float32 instead of float64), and `output`, float32 [B,
         units]: logits, action values, or means before --action-scaling and clipping.
-        With memory, `state`, float32 [B, n], is an input too, zeros where an episode
-        begins, and `next_state` an output. Masks are the input `action_masks`.
 
         Args:
             path: path of the file, such as `policy.onnx`; missing directories are made.

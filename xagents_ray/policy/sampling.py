@@ -22,7 +22,15 @@ class Sampler:
         self._seed = secrets.randbits(31) if seed is None else seed
         self._generators: list[np.random.Generator] = []
 
-    def choose(
+    def check_no_memory(self) -> None:
+        """Raise UserError if the policy has memory, so that it needs a state."""
+        if self._actor.state_units:
+            raise UserError(
+                "The policy has memory, which act would forget: call predict, with the "
+                "state that it returned last and with episode_start."
+            )
+
+    def act(
         self,
         rows: Observations,
         state: Array | None,
@@ -49,12 +57,12 @@ class Sampler:
         if deterministic:
             chosen = actor.greedy(rows)
         else:
-            chosen = self._draw(rows, count)
+            chosen = self._sampled(rows, count)
         parts = [actor.recurrent_state, actor.memory if actor.memory.size else None]
         known = [each for each in parts if each is not None]
         return chosen, np.concatenate(known, axis=-1) if known else None
 
-    def _draw(self, rows: Observations, count: int) -> Array:
+    def _sampled(self, rows: Observations, count: int) -> Array:
         from xagents_ray.actors.evaluator import TRAINED
         from xagents_ray.actors.policies.base import noise_generators
 
