@@ -28,12 +28,17 @@ class _KerasRecurrent(keras.layers.Layer):
 
     def build(self, *_: Any) -> None:
         """Add the weights."""
-        kernel, recurrent, bias = self._layer.shapes.values()
-        self._kernel = self.add_weight(kernel, self._kernel_initializer, name="kernel")
-        self._recurrent_kernel = self.add_weight(
-            recurrent, self._reversed_orthogonal, name="recurrent_kernel"
+        initializers = (
+            self._kernel_initializer,
+            self._reversed_orthogonal,
+            self._initial_bias,
         )
-        self._bias = self.add_weight(bias, self._initial_bias, name="bias")
+        self._kernel, self._recurrent_kernel, self._bias = (
+            self.add_weight(shape, initializer, name=key.split("/")[1], autocast=False)
+            for (key, shape), initializer in zip(
+                self._layer.shapes.items(), initializers, strict=True
+            )
+        )
         self.built = True
 
     def compute_output_spec(self, *_: Any) -> tuple[Any, Any]:
