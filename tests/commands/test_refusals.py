@@ -124,6 +124,8 @@ ASKED: list[Case] = [
         "leave it out",
     ),
     ("ppo", {"sde_frequency": -2}, "--sde-frequency must be ≥ -1"),
+    ("ppo", {"memory": "lstm"}, "such as lstm:128 or gru:64, got 'lstm'"),
+    ("trpo", {"memory": "gru:9", "critic_model": "a.cfg"}, "--critic-model replaces"),
     ("dqn", {"buffer_max_size": 31}, "--buffer-max-size 31 is smaller than the 32"),
     ("dqn", {"replay_shards": 2}, "--replay-shards 2 is more than --n-envs 1"),
     ("dqn", {"distributional": True, "v_min": 20.0}, "--v-min 20 is not below --v-max"),
