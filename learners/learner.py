@@ -103,7 +103,7 @@ class Learner:
             counter_device=device,
         )
         self.algorithm = algorithm = make(setup)
-        self._data = algorithm.data.with_masks_of(spec)
+        self._data = algorithm.data.with_masks_of(spec).with_memory_of(layouts[0])
         if not isinstance(row.learner, str):
             _check_source(algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
@@ -117,7 +117,8 @@ class Learner:
         if n_envs is not None and "valid" in self._data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
-        signature = self._data.signature(spec, layouts[0].noise_units), _FACTS
+        units = layouts[0].noise_units, layouts[0].state_units
+        signature = self._data.signature(spec, *units), _FACTS
         self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)
