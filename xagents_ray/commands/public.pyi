@@ -735,6 +735,10 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_DDPG_DQN_TD3,
     Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN, total=False):
+    burn_in: int
+    """With memory, steps at the beginning of each replayed sequence, of --rollout-
+    length steps, that only bring the state of the recurrent layers up to date, because
+    older weights left the stored one (steps, ≥ 0). Default: 0."""
     epsilon_decay_steps: int
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
@@ -945,6 +949,10 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Both_DDPG_DQN_SAC_TD3, Both_DQN, Tune_All,
     Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Tune_DDPG_DQN_TD3, Tune_DDPG_DQN_SAC_TD3, total=False):
+    burn_in: int | Sequence[int] | Space
+    """With memory, steps at the beginning of each replayed sequence, of --rollout-
+    length steps, that only bring the state of the recurrent layers up to date, because
+    older weights left the stored one (steps, ≥ 0). Default: 0."""
     epsilon_decay_steps: int | Sequence[int] | Space
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""

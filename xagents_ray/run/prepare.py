@@ -11,6 +11,7 @@ from typing import Any
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.policy_gradient import ActionRange
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.algorithms.sequences import check_sequences
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
@@ -231,6 +232,7 @@ def build_run(
     )
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
+    check_sequences(config.algorithm, layouts, config.env.n_envs)
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
