@@ -16,9 +16,9 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
+    IntArray,
     PhaseOutputs,
     PriorityUpdate,
-    Transitions,
     Weights,
 )
 from xagents_ray.learners import runtime
@@ -114,7 +114,8 @@ class Learner:
         )
         self._compiled = compiled
         self._widths: tuple[int, ...] = ()
-        if n_envs is not None and "valid" in self._data.fields:
+        has_rounds = row.on_policy and "valid" in self._data.fields
+        if n_envs is not None and has_rounds:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
         units = layouts[0].noise_units, layouts[0].state_units
@@ -181,10 +182,10 @@ class Learner:
         numbers, flat, errors = self._traced(*arguments)
         metrics = unpack_metrics(self._names, numbers.numpy())
         priorities = None
-        if isinstance(batch.sampled, Transitions) and batch.sampled.rows is not None:
+        if errors is not None and (rows := _rows_of(batch)) is not None:
             done = int(metrics["updates"])  # fewer if it was stopped
-            rows = batch.sampled.rows[:done].reshape(-1, 2)
-            priorities = PriorityUpdate(rows, errors.numpy()[:done].reshape(-1))
+            updated = errors.numpy()[:done].reshape(-1)
+            priorities = PriorityUpdate(rows[:done].reshape(-1, 2), updated)
         return PhaseOutputs(metrics, self._weights(version, flat), priorities)
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
@@ -270,6 +271,11 @@ class Learner:
         variables = self.state.variables
         own = {name: x for name, x in variables.items() if name not in statistics}
         return acting.own(own)
+
+
+def _rows_of(batch: Batch) -> IntArray | None:
+    """Return which transitions or sequences were sampled, int64 [K, ..., 2]."""
+    return None if batch.sampled is None else batch.sampled.rows
 
 
 def _check_source(algorithm: LearningAlgorithm) -> None:

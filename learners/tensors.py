@@ -203,6 +203,15 @@ TRANSITION_BATCHES = Reader(
 """K minibatches of transitions; see `priorities.sampled_batches`."""
 
 
+SEQUENCE_BATCHES = Reader(
+    record=Trajectory,
+    optional=(),
+    sources=lambda batch: [batch.sampled],
+    dims=3,
+)
+"""K minibatches of sequences, for networks with memory."""
+
+
 def rounds_of(config: AlgorithmConfig) -> Reader:
     """Return the reader of rounds, and of replayed ones if there is a replay."""
     return CORRECTED_BATCHES if config.replay else ROLLOUT

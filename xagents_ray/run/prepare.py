@@ -263,11 +263,14 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
         run: the prepared run.
         capacity: total capacity of the replay buffer for all environments.
     """
-    kind, config = run.algorithm.replay, run.config.algorithm.replay
+    kind, config = run.replay_kind, run.config.algorithm.replay
     if kind is None or config is None:
         return 0
-    n_envs, noise_units = run.config.env.n_envs, run.stored_noise_units
-    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, noise_units).nbytes
+    n_envs, units = (
+        run.config.env.n_envs,
+        (run.stored_noise_units, run.stored_state_units),
+    )
+    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, *units).nbytes
 
 
 def new_directory(run: RunSpec) -> RunDirectory:
