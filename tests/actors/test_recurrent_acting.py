@@ -20,11 +20,13 @@ from xagents_ray.policy.policy import Policy
 
 LENGTH, ENVS = 12, 2
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": ("max_episode_steps=7",)}
+BATCHES = dict.fromkeys(("ppo", "trpo"), {"mini_batches": 1})
 AGENTS = ["a2c", "acer", "dqn", "ppo"]
 
 
 def setup(agent: str, memory: str = "lstm:8", **settings: Any) -> ActorSetup:
-    return setup_of(agent, ENVS, memory=memory, **CARTPOLE, **settings)
+    values = {**CARTPOLE, **BATCHES.get(agent, {}), **settings}
+    return setup_of(agent, ENVS, memory=memory, **values)
 
 
 def outputs_of(made: ActorSetup, weights: Weights, trajectory: Trajectory) -> list[Any]:
@@ -124,7 +126,7 @@ def test_a_lost_rollout_begins_new_episodes_without_memory() -> None:
 
 def test_an_actor_alone_acts_as_among_others() -> None:
     """Columns don't mix, and an actor that takes over has the same state."""
-    alone = setup_of("ppo", 1, memory="lstm:8", **CARTPOLE)
+    alone = setup_of("ppo", 1, memory="lstm:8", **CARTPOLE, **BATCHES["ppo"])
     one, two = EnvActor(alone), EnvActor(setup("ppo"))
     weights = weights_of(alone)
     mine, ours = (each.rollout(weights, LENGTH, 0)[0] for each in (one, two))
@@ -152,7 +154,8 @@ def test_episodes_of_an_evaluation_are_those_of_training() -> None:
 def test_predict_with_a_state_is_what_evaluate_plays(
     agent: str, deterministic: bool
 ) -> None:
-    settings = {"vectorization": "sync", "memory": "lstm:8", "env": "CartPole-v1"}
+    settings: dict[str, Any] = {"vectorization": "sync", "memory": "lstm:8"}
+    settings |= {"env": "CartPole-v1", **BATCHES.get(agent, {})}
     run = run_of(agent, 3, **settings)
     weights = weights_of(setup_of(agent, 3, **settings))
     del weights.arrays["log_std"]

@@ -32,6 +32,12 @@ def actions_of(policy: Policy) -> Any:
     return np.array(found)
 
 
+def recurrent(agent: str, settings: dict[str, Any]) -> Policy:
+    """Return a policy; PPO's mini-batches are of whole environments."""
+    own = {"mini_batches": 1} if agent == "ppo" else {}
+    return policy_of(agent, **settings, **own)
+
+
 def state_units(policy: Policy) -> int:
     return policy._trained.run.layout.state_units
 
@@ -48,7 +54,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("agent", "settings"), CASES)
 def test_onnx_takes_and_returns_the_state(agent: str, settings: Any) -> None:
-    policy = policy_of(agent, **settings)
+    policy = recurrent(agent, settings)
     policy.export("policy.onnx")
     session = onnxruntime.InferenceSession("policy.onnx")
     names = {each.name for each in session.get_inputs()}
@@ -67,7 +73,7 @@ def test_onnx_takes_and_returns_the_state(agent: str, settings: Any) -> None:
 
 def test_the_state_of_values_stays_in_onnx() -> None:
     """Nothing that acts reads it, but its size is that of predict."""
-    policy = policy_of("a2c", **CASES[2][1])
+    policy = recurrent(*CASES[2])
     policy.export("policy.onnx")
     session = onnxruntime.InferenceSession("policy.onnx")
     state = np.random.default_rng(0).normal(size=(BATCH, 12)).astype(np.float32)
@@ -79,7 +85,7 @@ def test_the_state_of_values_stays_in_onnx() -> None:
 
 @pytest.mark.parametrize(("agent", "settings"), [CASES[0], CASES[3], CASES[5]])
 def test_keras_takes_and_returns_the_state(agent: str, settings: Any) -> None:
-    policy = policy_of(agent, **settings)
+    policy = recurrent(agent, settings)
     model = policy.to_keras()
     state = np.zeros((BATCH, state_units(policy)), np.float32)
     ours = None
@@ -97,7 +103,7 @@ def test_keras_takes_and_returns_the_state(agent: str, settings: Any) -> None:
 
 @pytest.mark.parametrize("ending", ["npz", "weights.h5", "tf"])
 def test_weights_in_all_formats(ending: str) -> None:
-    weights = policy_of("dqn", **CASES[4][1])._trained
+    weights = recurrent(*CASES[4])._trained
     layout, path = weights.run.layout, f"policy.{ending}"
     file = encode_weights(weights.weights.arrays, layout, path)
     found, _ = decode_weights(file, layout, {})
