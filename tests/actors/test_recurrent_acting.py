@@ -20,7 +20,7 @@ from xagents_ray.policy.policy import Policy
 
 LENGTH, ENVS = 12, 2
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": ("max_episode_steps=7",)}
-BATCHES = dict.fromkeys(("ppo", "trpo"), {"mini_batches": 1})
+BATCHES = {agent: {"mini_batches": 1} for agent in ("ppo", "trpo")}
 AGENTS = ["a2c", "acer", "dqn", "ppo"]
 
 
