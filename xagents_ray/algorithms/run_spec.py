@@ -12,6 +12,7 @@ from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.layers import Convolutional
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
@@ -95,7 +96,10 @@ class RunSpec:
         # The user's Keras models may have operations that XLA doesn't support.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
-        gains = on_gpu or self._update_flops < _SMALL
+        # Without XLA, each row of a sequence waits for its operations one by one.
+        loops = any(layer.state_units for layer in layers)
+        loops = loops and not any(isinstance(x, Convolutional) for x in layers)
+        gains = on_gpu or loops or self._update_flops < _SMALL
         return jit == "on" or (jit == "auto" and is_known and gains)
 
     @property

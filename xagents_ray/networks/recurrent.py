@@ -65,8 +65,11 @@ class Recurrent(Layer):
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations of the forward pass on one input."""
-        return 2 * self.gates * self.units * (self.inputs + self.units)
+        """Return the floating-point operations of the product with one input.
+
+        The product with the state is computed row by row, which threads don't share.
+        """
+        return 2 * self.gates * self.units * self.inputs
 
     @property
     @abstractmethod
