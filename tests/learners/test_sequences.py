@@ -11,12 +11,15 @@ from learner_support import fresh, make_learner, publish, replayed, sampled
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.algorithms.sequences import check_sequences
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import map_arrays
 from xagents_ray.learners.frames import network_inputs
 from xagents_ray.learners.math.returns import n_step_sums
 from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.priorities import sequence_errors
 from xagents_ray.learners.tensors import take_rows, widen_rounds
+from xagents_ray.networks.keras import final_state_model
 from xagents_ray.run.replay_buffer import replay_for
 
 LENGTH, ENVS = 8, 4
@@ -26,17 +29,14 @@ ON_POLICY = ["a2c", "a3c", "acer", "impala", "ppo", "trpo"]
 STILL = {"lr": 1e-30, "ppo_epochs": 1, "mini_batches": 2, "clip_value": 0.0}
 
 
+FEW = {"mini_batches": 2, "cg_iterations": 2, "critic_iterations": 1}
+
+
 def settings_of(agent: str, **settings: Any) -> dict[str, Any]:
     length = "rollout_length" if agent == "dqn" else "n_steps"
-    names = run_config_fields(agent)
-    given = {length: LENGTH, "memory": "lstm:8", "mini_batches": 2, **settings}
+    names = find_algorithm(agent).config.__dataclass_fields__
+    given = {length: LENGTH, "memory": "lstm:8", **FEW, **settings}
     return {k: v for k, v in given.items() if k in names}
-
-
-def run_config_fields(agent: str) -> Any:
-    from xagents_ray.algorithms.table import find_algorithm
-
-    return find_algorithm(agent).config.__dataclass_fields__
 
 
 class Made:
@@ -73,6 +73,8 @@ def test_each_agent_learns_in_two_phases(agent: str) -> None:
     after = publish(made.learner)
     assert_finite(metrics, after)
     changed = [k for k, x in after.arrays.items() if np.any(x != before.arrays[k])]
+    if agent == "trpo":
+        assert 0 < metrics["kl"] <= 1.01 * made.config.max_kl
     assert {"lstm-0/kernel", "lstm-0/recurrent_kernel", "lstm-0/bias"} <= {*changed}
 
 
@@ -86,19 +88,20 @@ def test_the_learner_computes_what_acted(
     made.rollout()
     rolled = made.rollout()
     assert rolled.recurrent_state.any() and rolled.starts[1:].any()
-    wide = widen_rounds(rolled._replace(weights_version=np.int64(1)), [ENVS + 2])
+    wide = widen_rounds(rolled, [ENVS + 2])
     inputs = tf.constant(wide.observations.reshape(-1, 4))
+    rolled, wide = (map_arrays(tf.constant, x) for x in (rolled, wide))
     model = made.learner.setup.models["policy"]
     _, values = model(network_inputs(inputs, wide, made.run.spec))
-    values = np.reshape(values, (LENGTH + 1, ENVS + 2))
-    np.testing.assert_allclose(values[:, :ENVS], rolled.values, atol=1e-5)
-    np.testing.assert_allclose(values[:, ENVS:], rolled.values[:, :2], atol=1e-5)
+    values, acted = np.reshape(values, (LENGTH + 1, ENVS + 2)), rolled.values.numpy()
+    np.testing.assert_allclose(values[:, :ENVS], acted, atol=1e-5)
+    np.testing.assert_allclose(values[:, ENVS:], acted[:, :2], atol=1e-5)
     # All rows of some environments, in another order.
     rows = np.arange(LENGTH)[:, None] * ENVS + np.array([3, 1])
     rows = tf.constant(rows.reshape(-1), tf.int32)
-    chosen = take_rows(tf.constant(rolled.observations.reshape(-1, 4)), rows)
+    chosen = take_rows(tf.reshape(rolled.observations, [-1, 4]), rows)
     _, some = model(network_inputs(chosen, rolled, made.run.spec, rows))
-    expected = rolled.values[:-1, [3, 1]]
+    expected = acted[:-1, [3, 1]]
     np.testing.assert_allclose(np.reshape(some, (LENGTH, 2)), expected, atol=1e-5)
 
 
@@ -145,13 +148,6 @@ def test_minibatches_of_environments(parts: int) -> None:
     np.testing.assert_array_equal(counts, valid.astype(int))
 
 
-def test_trpo_steps_within_its_trust_region() -> None:
-    made = Made("trpo", max_kl=0.01)
-    made.rollout()
-    metrics = made.learner.update(fresh(made.rollout()), 0)
-    assert 0 < metrics["kl"] <= 0.0101
-
-
 def test_n_step_sums_by_hand() -> None:
     rewards = tf.constant([[1.0], [2.0], [4.0], [8.0], [16.0]])
     terminated = tf.constant([[False], [True], [False], [False], [False]])
@@ -179,7 +175,7 @@ DQN: list[dict[str, Any]] = [
 @pytest.mark.parametrize("burn_in", [0, 3])
 @pytest.mark.parametrize("settings", DQN, ids=["double", "c51", "noisy"])
 def test_dqn_learns_from_sequences(settings: dict[str, Any], burn_in: int) -> None:
-    made = Made("dqn", compiled=False, burn_in=burn_in, buffer_batch_size=6, **settings)
+    made = Made("dqn", burn_in=burn_in, buffer_batch_size=6, **settings)
     replay, before = made.replay(), publish(made.learner)
     for _ in range(2):
         replay.insert(made.rollout())
@@ -197,20 +193,15 @@ def test_dqn_learns_from_sequences(settings: dict[str, Any], burn_in: int) -> No
     assert np.isfinite(outputs.priorities.errors).all()
 
 
-def states_of(model: Any, inputs: Any, state: Any, starts: Any) -> Any:
-    """Return the values of a network's rows, one step at a time, [T, N, n]."""
-    from xagents_ray.networks.keras import final_state_model
-
-    found = []
-    final = final_state_model(LAYOUTS[model.name], model)
-    for x, begins in zip(inputs, starts, strict=True):
-        given = [tf.constant(x), tf.constant(state), tf.constant(begins[None])]
-        found.append(np.array(model(given)))
-        state = np.array(final(given))
+def values_of(model: Any, layout: Any, r: Any) -> Any:
+    """Return a network's values of sequences, one row at a time, [T + 1, N, n]."""
+    found, state = list[Any](), tf.constant(r.recurrent_state[0, 0])
+    final = final_state_model(layout, model)
+    for x, begins in zip(r.observations[0], r.starts[0], strict=True):
+        given = [tf.constant(x), state, tf.constant(begins[None])]
+        found.append(model(given).numpy())
+        state = final(given)
     return np.stack(found)
-
-
-LAYOUTS: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize("burn_in", [0, 3])
@@ -225,10 +216,7 @@ def test_errors_after_the_burn_in_by_hand(burn_in: int) -> None:
     r = replay.sample(1, 5)
     online, target = (made.learner.setup.models[x] for x in ("q", "target"))
     target.set_weights([1.5 * x for x in target.get_weights()])
-    LAYOUTS.update({each.name: made.run.layout for each in (online, target)})
-    state, starts = r.recurrent_state[0, 0], r.starts[0]
-    rows = r.observations[0]
-    own, other = (states_of(x, rows, state, starts) for x in (online, target))
+    own, other = (values_of(x, made.run.layout, r) for x in (online, target))
     errors = np.zeros((LENGTH, 5))
     for n in range(5):
         for t in range(burn_in, LENGTH):
