@@ -16,6 +16,10 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.inputs import NetworkInputs
+from xagents_ray.networks.keras_files import read_keras_layers
+from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.keras_models import model_bytes, weights_of
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.reading import read_layout
@@ -163,6 +167,39 @@ def test_first_and_second_derivatives_are_those_of_keras(kind: str) -> None:
         for mine, theirs in zip(found, expected, strict=not jit):
             assert np.abs(theirs).max() > 0.1
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_of_a_keras_model_have_memory(kind: str) -> None:
+    """Its sequences have one step; the next one follows where it ended."""
+    given = keras.Input((INPUTS,))
+    recurrent = getattr(keras.layers, kind)(UNITS)
+    memory = recurrent(keras.layers.Reshape((1, -1))(given))
+    own = keras.Model(given, [keras.layers.Dense(n)(memory) for n in (2, 1)])
+    file = model_bytes(own, "own")
+    inputs = NetworkInputs.one((INPUTS,), 1.0)
+    layers, ends = read_keras_layers("own", file, inputs, [2, 1])
+    layout = Layout(layers, ends, (INPUTS,), 1.0)
+    assert layout.state_units == UNITS * (2 if kind == "LSTM" else 1)
+    forward = bind_network(layout, weights_of("own", file, layout))
+    state = np.zeros((ENVS, layout.state_units), np.float32)
+    x, _, _ = sequences(layout.state_units)
+    for row in x:
+        outputs, state = forward(row, state=state)
+    last = recurrent(x.swapaxes(0, 1))
+    for found, dense in zip(outputs, own.layers[-2:], strict=True):
+        np.testing.assert_allclose(found, dense(last), atol=1e-5)
+    assert not layout.is_keras_model
+
+
+@pytest.mark.parametrize("settings", [{"activation": "relu"}, {"dropout": 0.1}])
+def test_other_recurrent_layers_stay_with_keras(settings: dict[str, Any]) -> None:
+    given = keras.Input((INPUTS,))
+    sequence = keras.layers.Reshape((1, -1))(given)
+    own = keras.Model(given, keras.layers.LSTM(UNITS, **settings)(sequence))
+    inputs = NetworkInputs.one((INPUTS,), 1.0)
+    layers, _ = read_keras_layers("own", model_bytes(own, "own"), inputs, [UNITS])
+    assert isinstance(layers[0], WholeModel)
 
 
 def test_initial_weights_are_those_of_keras() -> None:
