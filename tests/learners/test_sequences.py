@@ -74,7 +74,7 @@ def test_each_agent_learns_in_two_phases(agent: str) -> None:
     assert_finite(metrics, after)
     changed = [k for k, x in after.arrays.items() if np.any(x != before.arrays[k])]
     if agent == "trpo":
-        assert 0 < metrics["kl"] <= 1.01 * made.config.max_kl
+        assert 0 < metrics["kl"] <= 1.5 * made.config.max_kl
     assert {"lstm-0/kernel", "lstm-0/recurrent_kernel", "lstm-0/bias"} <= {*changed}
 
 
