@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from xagents_ray.algorithms import (
     critic_inputs,
-    memory,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     trajectory_replay,
 )
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
@@ -36,7 +36,7 @@ class ACERConfig(AlgorithmConfig):
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
-    memory: str | None = memory.memory(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(20)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)

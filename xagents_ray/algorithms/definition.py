@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from xagents_ray.algorithms.critic_inputs import check_critic_inputs
-from xagents_ray.algorithms.memory import add_memory
+from xagents_ray.algorithms.recurrent_layers import add_memory
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import Place

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms import memory, noisy_layers, off_policy, sequences
+from xagents_ray.algorithms import noisy_layers, off_policy, recurrent_layers, sequences
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
@@ -38,7 +38,7 @@ class DQNConfig(AlgorithmConfig):
 
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
-    memory: str | None = memory.memory(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     rollout_length: int = off_policy.rollout_length(16)
     burn_in: int = sequences.burn_in(0)

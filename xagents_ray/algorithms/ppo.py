@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from xagents_ray.algorithms import (
     critic_inputs,
-    memory,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     state_dependent,
     trajectory_replay,
 )
@@ -46,7 +46,7 @@ class PPOConfig(AlgorithmConfig):
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
-    memory: str | None = memory.memory(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(128)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from xagents_ray.algorithms import (
     critic_inputs,
-    memory,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     state_dependent,
 )
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
@@ -54,7 +54,7 @@ class TRPOConfig(AlgorithmConfig):
         replaces=("lr",),
     )
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
-    memory: str | None = memory.memory(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(512)
     entropy_coef: float = policy_gradient.entropy_coef(0.0)

@@ -222,7 +222,7 @@ def final_state_model(layout: Layout, model: Any) -> Any:
 
     Args:
         layout: a network with memory.
-        model: its model, from `build_model`.
+        model: the model of the network, from `build_model`.
     """
     recurrent = [layer.name for layer in layout.layers if layer.state_units]
     states = [model.get_layer(name).output[1] for name in recurrent]

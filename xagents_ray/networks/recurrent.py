@@ -253,7 +253,7 @@ def with_memory(layout: Layout, kind: type[Recurrent], units: int) -> Layout:
     Args:
         layout: the network.
         kind: class of the new layers.
-        units: their number of units.
+        units: the number of units of each new layer.
     """
     layers: list[Layer] = []
     places: dict[int, int] = {}
