@@ -156,13 +156,13 @@ class PPO:
         samples = PPOSamples(*map(flatten_time, rows))._replace(
             action_masks=masks_of(r)
         )
+        proximal = samples.proximal_log_probs  # AutoGraph's branches give no None
         if c.decoupled_loss and r.weights_version < phase.weights_version:
             firsts = first_rows(inputs, tf.size(targets))
             outputs, _, *log_std = self._outputs(firsts, r)
             newest = self._head(outputs, *log_std, masks=masks_of(r))
-            log_probs = newest.log_prob(samples.actions)
-            samples = samples._replace(proximal_log_probs=log_probs)
-        return samples, inputs
+            proximal = newest.log_prob(samples.actions)
+        return samples._replace(proximal_log_probs=proximal), inputs
 
     def _outputs(self, inputs: Observations, r: Any) -> Any:
         """Return the network's outputs for the first rows of a round."""

@@ -34,7 +34,7 @@ FEW = {"mini_batches": 2, "cg_iterations": 2, "critic_iterations": 1}
 
 def settings_of(agent: str, **settings: Any) -> dict[str, Any]:
     length = "rollout_length" if agent == "dqn" else "n_steps"
-    names = find_algorithm(agent).config.__dataclass_fields__
+    names = {*find_algorithm(agent).config.__dataclass_fields__, "policy_lag", "local"}
     given = {length: LENGTH, "memory": "lstm:8", **FEW, **settings}
     return {k: v for k, v in given.items() if k in names}
 
@@ -122,6 +122,15 @@ def test_ratios_to_what_acted_begin_at_1(
     other = rolled._replace(recurrent_state=5 * np.roll(state, 1, axis=1))
     found = made.learner.update(fresh(other), 0)[metric]
     assert found != pytest.approx(expected, abs=1e-5)
+
+
+def test_the_decoupled_loss_reads_sequences() -> None:
+    """Ratios to the newest weights, which are those that acted, begin at 1."""
+    made = Made("ppo", decoupled_loss=True, policy_lag=1, local=True, **STILL)
+    made.rollout()
+    rolled = made.rollout()._replace(weights_version=-1)
+    metrics = made.learner.update(fresh(rolled), 0)
+    assert metrics["kl"] == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("parts", [2, 3])
