@@ -178,3 +178,29 @@ def test_predict_with_a_state_is_what_evaluate_plays(
         policy.predict(observations, state[:2])
     with pytest.raises(UserError, match="has memory, which act would forget"):
         policy.act(observations)
+
+
+def test_the_state_of_predict_holds_lasting_noise_too() -> None:
+    """That of the layers first, which greedy actions advance alone."""
+    settings: dict[str, Any] = {"env": "Pendulum-v1", "memory": "gru:8"}
+    settings |= {"sde_frequency": 4, **BATCHES["ppo"]}
+    weights = weights_of(setup_of("ppo", 2, **settings))
+    del weights.arrays["log_std"]
+    run = run_of("ppo", 2, **settings)
+    policy = Policy(LoadedPolicy(run, weights, "random weights"), SEED)
+    seen = np.ones((2, 3), np.float32)
+    _, first = policy.predict(seen, deterministic=False)
+    assert first is not None and first.shape == (2, 8 + 2)
+    _, after = policy.predict(seen, first, deterministic=False)
+    assert after is not None and (after[:, -1] == 2).all()  # steps with a matrix
+    assert not np.isclose(after[:, :8], first[:, :8]).all()
+    _, greedy = policy.predict(seen, first)
+    assert greedy is not None
+    np.testing.assert_array_equal(greedy[:, :8], after[:, :8])
+    np.testing.assert_array_equal(greedy[:, 8:], first[:, 8:])
+    _, again = policy.predict(seen, first, [True, False])
+    assert again is not None and not again[0, 8:].any()
+    _, fresh = policy.predict(seen)
+    assert fresh is not None
+    np.testing.assert_array_equal(again[0, :8], fresh[0])
+    np.testing.assert_array_equal(again[1], greedy[1])
