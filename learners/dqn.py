@@ -230,29 +230,26 @@ class DQN:
         if c.double:
             selection = after(self._q, noise[1])
         allowed = masked(selection.values, batch.action_masks)
-        metrics = dict[str, tf.Tensor]()
+        metrics, weights = dict[str, tf.Tensor](), _weights_of(weights, valid)
         if c.distributional:
             targets, clipped = self._target_probs(batch, target, allowed)
             metrics["clipped"] = _mean(clipped, valid)
         else:
-            targets = losses.q_targets(
-                batch.rewards, batch.discounts, target.values, allowed
-            )
-        weights = _weights_of(weights, valid)
+            following = batch.discounts, target.values, allowed
+            targets = losses.q_targets(batch.rewards, *following)
         with tf.GradientTape() as tape:
             predicted = before(self._q, noise[-1])
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
             if c.distributional:
                 logits = logits_of(predicted.logits, batch.actions, c.atoms)
-                # Also the priorities, as in DQN Zoo and Dopamine; Rainbow's paper has
-                # the KL divergence, without the targets' entropy.
+                # Priorities, too, as in Dopamine; Rainbow has the KL divergence.
                 errors = losses.cross_entropies(targets, logits)
                 loss = losses.weighted_mean(errors, weights)
             else:
                 errors = targets - taken
                 loss = losses.huber(errors, weights)
-        variables = self._q.trainable_variables
-        norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
+        own = self._q.trainable_variables
+        norm = gradient_step(self._optimizer, tape, loss, own, c.grad_norm)
         metrics |= {"loss": loss, "q_value": _mean(taken, valid), "grad_norm": norm}
         return metrics, errors
 

@@ -113,10 +113,7 @@ class Learner:
             setup.models, setup.optimizers, {**normalized, **setup.variables}
         )
         self._compiled = compiled
-        self._widths: tuple[int, ...] = ()
-        has_rounds = row.on_policy and "valid" in self._data.fields
-        if n_envs is not None and has_rounds:
-            self._widths = round_widths(n_envs, config.replay is not None)
+        self._widths = self._round_widths(n_envs)
         self._names: list[tuple[str, ...]] = []
         units = layouts[0].noise_units, layouts[0].state_units
         signature = self._data.signature(spec, *units), _FACTS
@@ -229,6 +226,13 @@ class Learner:
                 f"{self._row.name} returns no errors of what it samples: leave out "
                 "--prioritized."
             )
+
+    def _round_widths(self, n_envs: int | None) -> tuple[int, ...]:
+        """Return the widths to which rounds are padded; none for no padding."""
+        has_rounds = self._row.on_policy and "valid" in self._data.fields
+        if n_envs is None or not has_rounds:
+            return ()
+        return round_widths(n_envs, self._config.replay is not None)
 
     def _learn(
         self, tensors: dict[str, tf.Tensor], facts: tf.Tensor

@@ -54,18 +54,14 @@ def update_in_passes(
     Returns:
         The metrics with those of each update added.
     """
-    has_any = valid if valid.shape.rank == 1 else tf.reduce_any(valid, axis=0)
-    count, continues = tf.size(has_any), tf.constant(True)
+    count, continues = tf.shape(valid)[-1], tf.constant(True)
     for i in tf.range(passes):
         if setup.stopping or not continues:
             break
         seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
         order = shuffled_indices(count, seed)
         for j in tf.range(parts):
-            rows, is_own = _part(order, j, parts)
-            counted = tf.gather(has_any, rows) & is_own
-            if valid.shape.rank > 1:
-                rows, counted = _whole(valid, rows, counted)
+            rows, counted = _whole(valid, *_part(order, j, parts))
             if not may_end:
                 if tf.reduce_any(counted):
                     metrics = add_metrics(metrics, update(rows, counted))
@@ -89,15 +85,18 @@ def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def _whole(
-    valid: tf.Tensor, envs: tf.Tensor, counted: tf.Tensor
+    valid: tf.Tensor, part: tf.Tensor, is_own: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return all rows of environments, [T * S], and which of them count.
+    """Return the rows of a part, and which of them count; see `update_in_passes`.
 
-    `valid` is bool [T, B], `envs` int32 [S], and `counted` bool [S].
+    `valid` is bool [N] or [T, B]. A part, int32 [S], has rows or environments, of which
+    those that `is_own`, bool [S], belong to it.
     """
+    if valid.shape.rank == 1:
+        return part, tf.gather(valid, part) & is_own
     length, width = tf.unstack(tf.shape(valid))
-    rows = tf.range(length)[:, None] * width + envs
-    return flatten_time(rows), flatten_time(tf.gather(valid, envs, axis=1) & counted)
+    rows = tf.range(length)[:, None] * width + part
+    return flatten_time(rows), flatten_time(tf.gather(valid, part, axis=1) & is_own)
 
 
 def shuffled_indices(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

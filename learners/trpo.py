@@ -128,6 +128,17 @@ class TRPO:
         outputs = self._actor(read)
         return self._head(*tf.nest.flatten(outputs), masks=masks)
 
+    def _policy_at(
+        self, inputs: Observations, r: Trajectory, masks: tf.Tensor | None, every: slice
+    ) -> Distribution:
+        """Return the distributions at every n-th row; memory reads all rows."""
+        if r.recurrent_state is not None:
+            return self._policy(inputs, r, masks)[every]
+        some = map_array(lambda x: x[every], inputs)
+        rows = tf.range(tf.size(r.valid))[every]
+        some_masks = None if masks is None else tf.gather(masks, rows)
+        return self._policy(some, r, some_masks, rows)
+
     def _values(
         self, inputs: Observations, r: Trajectory, rows: tf.Tensor | None = None
     ) -> tf.Tensor:
@@ -147,15 +158,9 @@ class TRPO:
         masks = samples.action_masks
         old = self._policy(inputs, r, masks).frozen()
         every = slice(None, None, c.fvp_n_steps)
-        some = map_array(lambda x: x[every], inputs)
-        rows = tf.range(tf.size(valid))[every]
 
         def divergence() -> tf.Tensor:
-            if r.recurrent_state is None:
-                some_masks = None if masks is None else tf.gather(masks, rows)
-                new = self._policy(some, r, some_masks, rows)
-            else:  # memory needs all rows
-                new = self._policy(inputs, r, masks)[every]
+            new = self._policy_at(inputs, r, masks, every)
             return losses.masked_mean(old[every].kl(new), valid[every])
 
         def product(vector: tf.Tensor) -> tf.Tensor:

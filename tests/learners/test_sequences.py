@@ -10,7 +10,7 @@ from learner_cases import assert_finite
 from learner_support import fresh, make_learner, publish, replayed, sampled
 
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.algorithms.sequences import check_sequences
+from xagents_ray.algorithms.sequence_replay import check_sequences
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import map_arrays
@@ -61,9 +61,10 @@ class Made:
         return replay_for(run.replay_kind, run.spec, config, ENVS, 0, 0, None, *units)
 
 
+@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("agent", ON_POLICY)
-def test_each_agent_learns_in_two_phases(agent: str) -> None:
-    made = Made(agent, compiled=agent == "a2c")
+def test_each_agent_learns_in_two_phases(agent: str, kind: str) -> None:
+    made = Made(agent, compiled=(agent, kind) == ("a2c", "lstm"), memory=f"{kind}:8")
     before = publish(made.learner)
     for _ in range(2):
         rolled = made.rollout()
@@ -75,7 +76,8 @@ def test_each_agent_learns_in_two_phases(agent: str) -> None:
     changed = [k for k, x in after.arrays.items() if np.any(x != before.arrays[k])]
     if agent == "trpo":
         assert 0 < metrics["kl"] <= 1.5 * made.config.max_kl
-    assert {"lstm-0/kernel", "lstm-0/recurrent_kernel", "lstm-0/bias"} <= {*changed}
+    names = "kernel", "recurrent_kernel", "bias"
+    assert {f"{kind}-0/{name}" for name in names} <= {*changed}
 
 
 @pytest.mark.parametrize("settings", [{}, {"separate_networks": True}])
@@ -177,7 +179,7 @@ def test_errors_of_sequences_by_hand() -> None:
 DQN: list[dict[str, Any]] = [
     {"double": True, "dueling": True, "n_step": 3, "prioritized": True},
     {"noisy": "factorised", "distributional": True, "prioritized": True},
-    {"noisy": "independent", "double": True},
+    {"noisy": "independent", "double": True, "memory": "gru:8"},
 ]
 
 
@@ -192,7 +194,8 @@ def test_dqn_learns_from_sequences(settings: dict[str, Any], burn_in: int) -> No
         outputs = made.learner.learn(sampled(drawn), 100, {}, 2)
     assert outputs.metrics["updates"] == 2
     assert_finite(outputs.metrics, outputs.weights)
-    kernel = "lstm-0/recurrent_kernel"
+    [name] = (x.name for x in made.run.layout.layers if x.state_units)
+    kernel = f"{name}/recurrent_kernel"
     assert np.any(outputs.weights.arrays[kernel] != before.arrays[kernel])
     if not settings.get("prioritized"):
         assert outputs.priorities is None

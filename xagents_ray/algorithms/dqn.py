@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms import noisy_layers, off_policy, recurrent_layers, sequences
+from xagents_ray.algorithms import noisy_layers, off_policy, recurrent_layers
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
@@ -41,7 +41,7 @@ class DQNConfig(AlgorithmConfig):
     memory: str | None = recurrent_layers.memory(None)
 
     rollout_length: int = off_policy.rollout_length(16)
-    burn_in: int = sequences.burn_in(0)
+    burn_in: int = sequence_replay.burn_in(0)
     train_frequency: int = off_policy.train_frequency(4)
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)

@@ -11,7 +11,7 @@ from typing import Any
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.policy_gradient import ActionRange
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.sequences import check_sequences
+from xagents_ray.algorithms.sequence_replay import check_sequences
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
