@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms import noisy_layers, off_policy, recurrent_layers
+from xagents_ray.algorithms import (
+    noisy_layers,
+    off_policy,
+    recurrent_layers,
+    sequence_replay,
+)
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
