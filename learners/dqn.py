@@ -226,9 +226,7 @@ class DQN:
         """
         c = self._config
         target = after(self._target, noise[0])
-        selection = target
-        if c.double:
-            selection = after(self._q, noise[1])
+        selection = after(self._q, noise[1]) if c.double else target
         allowed = masked(selection.values, batch.action_masks)
         metrics, weights = dict[str, tf.Tensor](), _weights_of(weights, valid)
         if c.distributional:
