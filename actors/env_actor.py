@@ -17,6 +17,7 @@ from xagents_ray.actors.envs.env_state import (
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.vector import Change, Envs
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
+from xagents_ray.actors.policies.saved_state import encode_memory, restore_memory
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
     FrameWindow,
@@ -181,8 +182,9 @@ class EnvActor:
         self._policy.begin_rollout(self._noise)
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
-        masks, is_image = self._envs.action_masks, self.spec.is_image
-        rows = TrajectoryWriter(before, length, is_image, self._coder, masks)
+        masks, state = self._envs.action_masks, self._policy.recurrent_state
+        image = self.spec.is_image
+        rows = TrajectoryWriter(before, length, image, self._coder, masks, state)
         episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._window = rows.last_window()
         self._midway = False
@@ -246,7 +248,7 @@ class EnvActor:
             "lengths": encode_array(self._counter.lengths),
             "ended": encode_array(self._counter.ended),
             "discounted": encode_array(self._moments.returns),
-            "memory": encode_array(self._policy.memory),
+            **encode_memory(self._policy),
             "envs": envs,
             "history": [encode_arrays(x) for x in self._window or ()] if envs else None,
         }
@@ -305,9 +307,7 @@ class EnvActor:
         self._counter.returns = decode_array(state["returns"], self._counter.returns)
         self._counter.ended = decode_array(state["ended"], self._counter.ended)
         self._moments.returns = decode_array(state["discounted"], self._moments.returns)
-        shape = (self._setup.n_envs, self._policy.memory_units)
-        like = np.zeros(shape if state["memory"]["base64"] else 0, np.float32)
-        self._policy.memory = decode_array(state["memory"], like)
+        restore_memory(self._policy, state, self._setup.n_envs)
         return 0
 
     def _reset(self) -> FrameWindow:

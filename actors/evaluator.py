@@ -124,6 +124,7 @@ def play_forever(
     randomize = _randomizer(envs, generators, random_share)
     frames, starts = first_window(first, envs.spec.stack)
     ended = np.zeros(starts.shape[1], np.bool_)
+    policy.recurrent_state = None
     policy.reset_memory(~ended)
     while True:
         seen = network_input(frames, starts, envs.spec.is_image)

@@ -15,6 +15,7 @@ from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
     Episode,
+    FloatArray,
     Observations,
     Trajectory,
     arrays_of,
@@ -57,6 +58,8 @@ class TrajectoryWriter:
         coder: coder of the infos of steps; None if they are not stored.
         action_masks: masks of the observations of row 0, bool [B, action_units]; None
             without masks.
+        recurrent_state: state of the recurrent layers before row 0, float32 [B,
+            state_units]; None without memory.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class TrajectoryWriter:
         is_image: bool,
         coder: InfoCoder | None = None,
         action_masks: BoolArray | None = None,
+        recurrent_state: FloatArray | None = None,
     ) -> None:
         frames, starts = before
         stack, envs = starts.shape
@@ -86,6 +90,7 @@ class TrajectoryWriter:
         self._chosen: list[Actions] = []
         self._coder, self._info = coder, list[Array]()
         self._masks = [] if action_masks is None else [action_masks]
+        self._state = recurrent_state
 
     def input(self, t: int) -> Observations:
         """Return the network's input at row t, 0 to T: [B, *input_shape], or a dict."""
@@ -137,7 +142,7 @@ class TrajectoryWriter:
     ) -> Trajectory:
         """Return the trajectory of a policy that used noise [T, B, ...]."""
         rows = Actions.joined(self._chosen)
-        values, drawn = rows.values, policy.network_noise
+        values, drawn, state = rows.values, policy.network_noise, self._state
         if values is not None:
             last = policy.values(self.input(len(values)))
             values = np.array([*values, last])
@@ -156,6 +161,7 @@ class TrajectoryWriter:
             probabilities=policy.probabilities(rows),
             info=np.stack(self._info) if self._info else None,
             network_noise=None if drawn is None else drawn[None],
+            recurrent_state=None if state is None else state[None],
             action_masks=np.array(self._masks) if self._masks else None,
         )
 

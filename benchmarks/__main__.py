@@ -69,8 +69,9 @@ for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
     "peers",
     multiple=True,
     metavar="PEER=PYTHON",
-    help="Alternate with sb3 (Stable-Baselines3), sbx or rlox, run by the interpreter "
-    "of an environment that has it, which benchmarks/peers.sh makes; repeatable.",
+    help="Alternate with sb3 (Stable-Baselines3), sbx, rlox or contrib, run by the "
+    "interpreter of an environment that has it, which benchmarks/peers.sh makes; "
+    "repeatable.",
 )
 @click.option(
     "--work",

@@ -14,6 +14,7 @@ _KINDS = {
     f"{OURS} ray": ("xagents-ray on Ray", "#58a6ff"),
     f"{OURS} ray-lag-1": ("xagents-ray on Ray, --policy-lag 1", "#a5d0ff"),
     "sbx": ("SBX (JAX)", "#d29922"),
+    "contrib": ("sb3-contrib", "#8b949e"),
     "rlox": ("rlox (Rust)", "#b1462f"),
     "sb3": ("Stable-Baselines3", "#8b949e"),
 }

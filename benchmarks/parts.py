@@ -172,12 +172,17 @@ class Parts:
 
     def _filled_replay(self) -> Replay | None:
         run = self._run
-        kind, config = run.algorithm.replay, run.config.algorithm.replay
+        kind, config = run.replay_kind, run.config.algorithm.replay
         if kind is None or config is None:
             return None
-        noise_units = run.stored_noise_units
         replay = replay_for(
-            kind, run.spec, config, self._n_envs, run.seed, noise_units=noise_units
+            kind,
+            run.spec,
+            config,
+            self._n_envs,
+            run.seed,
+            noise_units=run.stored_noise_units,
+            state_units=run.stored_state_units,
         )
         while not replay.fill.is_full:
             replay.insert(self._trajectory)

@@ -1,16 +1,17 @@
 """One run of a peer in its own environment: `PYTHON -I benchmarks/peer.py JSON`.
 
-The peers are Stable-Baselines3 (`sb3`) and SBX, which is Stable-Baselines3 on JAX. This
-file doesn't import xagents-ray. The argument has `library`, `agent`, `network` (`units`
-and `activation` of the hidden layers), `settings` by our names, `steps`, `warmup`,
-`vec` (how environments are stepped), the number of `threads`, `rollout` (vector steps
-between learning phases of an off-policy agent; null for the same as ours) and PyTorch's
-`device`. The last line of the output is JSON: env steps, seconds, updates and versions.
+The peers are Stable-Baselines3 (`sb3`), SBX, which is Stable-Baselines3 on JAX, and
+sb3-contrib (`contrib`), whose RecurrentPPO has an LSTM. This file doesn't import
+xagents-ray. The argument has `library`, `agent`, `network` (`units` and `activation` of
+the hidden layers), `settings` by our names, `steps`, `warmup`, `vec` (how environments
+are stepped), the number of `threads`, `rollout` (vector steps between learning phases
+of an off-policy agent; null for the same as ours) and PyTorch's `device`. The last line
+of the output is JSON: env steps, seconds, updates and versions.
 
 Remaining differences: SBX's PPO has separate networks for the policy and the value,
 each as large as our shared one, and doesn't clip the value's change; its DQN has hidden
 layers of equal width. Stable-Baselines3's DQN computes the gradient's norm even without
-clipping.
+clipping. RecurrentPPO's minibatches have parts of sequences, ours whole ones.
 """
 
 import importlib
@@ -22,7 +23,16 @@ import sys
 import time
 from typing import Any
 
-_PACKAGES = ("stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "ale-py")
+_PACKAGES = (
+    "stable-baselines3",
+    "sb3-contrib",
+    "torch",
+    "sbx-rl",
+    "jax",
+    "gymnasium",
+    "ale-py",
+)
+_MODULES = {"sb3": "stable_baselines3", "sbx": "sbx", "contrib": "sb3_contrib"}
 
 
 def _envs(settings: dict[str, Any], vec: str) -> Any:
@@ -64,6 +74,10 @@ def _policy(asked: dict[str, Any]) -> dict[str, Any]:
     if "n_steps" not in settings:
         return {**kwargs, "net_arch": units, "activation_fn": activation}
     own = {"units": units, "activation": activation}
+    if settings.get("memory"):  # one LSTM for the policy and the value, as ours
+        size = int(settings["memory"].partition(":")[2])
+        shared = {"shared_lstm": True, "enable_critic_lstm": False}
+        kwargs |= {"lstm_hidden_size": size, **shared}
     return {
         **kwargs,
         "net_arch": [],
@@ -171,9 +185,9 @@ def _entropy(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _model(asked: dict[str, Any]) -> Any:
     """Return the peer's agent with its environments."""
-    library = {"sb3": "stable_baselines3", "sbx": "sbx"}[asked["library"]]
-    kind = getattr(importlib.import_module(library), asked["agent"].upper())
-    settings = asked["settings"]
+    settings, memory = asked["settings"], asked["settings"].get("memory")
+    name = f"{'Recurrent' if memory else ''}{asked['agent'].upper()}"
+    kind = getattr(importlib.import_module(_MODULES[asked["library"]]), name)
     envs = _envs(settings, asked["vec"])
     own = _on_policy(asked) if "n_steps" in settings else _off_policy(asked)
     if "step_noise_coef" in settings:
@@ -182,8 +196,9 @@ def _model(asked: dict[str, Any]) -> Any:
         size = envs.action_space.shape
         sigma = numpy.full(size, settings["step_noise_coef"])
         own["action_noise"] = noise.NormalActionNoise(numpy.zeros(size), sigma)
+    policy = "CnnPolicy" if settings["preprocess"] else "MlpPolicy"
     return kind(
-        "CnnPolicy" if settings["preprocess"] else "MlpPolicy",
+        "MlpLstmPolicy" if memory else policy,
         envs,
         learning_rate=settings["lr"],
         gamma=settings["gamma"],
@@ -229,7 +244,7 @@ def main() -> None:
     if asked["threads"] is not None:
         importlib.import_module("torch").set_num_threads(asked["threads"])
     model = _model(asked)
-    if asked["library"] == "sb3" and model.device.type != asked["device"]:
+    if asked["library"] != "sbx" and model.device.type != asked["device"]:
         sys.exit(f"PyTorch trains on {model.device.type}, not on {asked['device']}.")
     measured = _measure(model, asked["steps"], asked["warmup"])
     print(json.dumps({**measured, "versions": _versions()}))

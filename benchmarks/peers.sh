@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the environments of the peers, DIR/sb3, DIR/sbx, DIR/rlox: benchmarks/peers.sh DIR
+# Make the environments of the peers, DIR/sb3, DIR/sbx, DIR/rlox, DIR/contrib: benchmarks/peers.sh DIR
 # Then: python -m benchmarks throughput --vs sb3=DIR/sb3/bin/python --vs sbx=DIR/sbx/bin/python
 # PYTHON names the interpreter that they are made with; python3 if it is not set.
 # TORCH_INDEX names PyTorch's index, for one that trains on a GPU; that of CPUs if it is not set.
@@ -33,3 +33,5 @@ make sb3 stable_baselines3 $common
 # shellcheck disable=SC2086
 make sbx sbx $common sbx-rl
 make rlox rlox rlox 'gymnasium[classic-control]>=1.1'
+# shellcheck disable=SC2086
+make contrib sb3_contrib $common 'sb3-contrib>=2.4'

@@ -24,8 +24,10 @@ MODES: Mapping[str, Settings] = {
 }
 """Settings of our library's modes."""
 
-PEERS = ("sb3", "sbx", "rlox")
-"""Stable-Baselines3; SBX, its version on JAX; rlox, with environments in Rust."""
+PEERS = ("sb3", "sbx", "rlox", "contrib")
+"""Stable-Baselines3; SBX, its version on JAX; rlox, with environments in Rust; and
+sb3-contrib, whose RecurrentPPO has memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,15 @@ WORKS = {
         {**_PPO, **_CARTPOLE},
         327_680,
         modes=_LOCAL,
-        peers=PEERS,
+        peers=PEERS[:3],
+    ),
+    "ppo-cartpole-lstm": Work(
+        "PPO CartPole, LSTM 64, 16 × 128 × 4",
+        "ppo",
+        {**_PPO, **_CARTPOLE, "memory": "lstm:64"},
+        81_920,
+        modes=_LOCAL,
+        peers=PEERS[3:],
     ),
     "a2c-cartpole": Work(
         "A2C CartPole, 16 × 5",

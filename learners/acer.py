@@ -74,7 +74,7 @@ class ACER:
         inputs = self._setup.inputs(
             frames.rollout_inputs(batch.observations, batch.starts, self._setup.spec)
         )
-        inputs = frames.with_network_noise(inputs, batch.network_noise)
+        inputs = frames.network_inputs(inputs, batch, self._setup.spec)
         masks = masks_of(batch)
         average = tf.nn.softmax(masked(self._average(inputs)[0], masks))[:count]
         with tf.GradientTape() as tape:

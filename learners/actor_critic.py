@@ -85,7 +85,7 @@ class ActorCritic:
         inputs = self._setup.inputs(
             frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         )
-        inputs = frames.with_network_noise(inputs, r.network_noise)
+        inputs = frames.network_inputs(inputs, r, self._setup.spec)
         with tf.GradientTape() as tape:
             # Pass all rows, even invalid ones: a constant input shape keeps the memory
             # of the network's kernels constant.

@@ -1,13 +1,14 @@
 """Deep Q-learning: plain, double, dueling, noisy, distributional."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.core.trajectory import Transitions
+from xagents_ray.core.trajectory import Trajectory, Transitions
 from xagents_ray.learners import frames
-from xagents_ray.learners.math import losses
+from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
 from xagents_ray.learners.math.distributions import masked
 from xagents_ray.learners.math.noise import normal_noise
@@ -25,10 +26,12 @@ from xagents_ray.learners.priorities import (
     importance_weights,
     no_errors,
     sampled_batches,
+    sequence_errors,
     with_errors,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, batch_at
+from xagents_ray.learners.tensors import Phase, batch_at, flatten_time
+from xagents_ray.networks.keras import final_state_model
 from xagents_ray.networks.noisy import FACTORISED
 
 
@@ -45,6 +48,10 @@ class _Predicted(NamedTuple):
     logits: tf.Tensor | None = None
 
 
+_Prediction = Callable[[Any, Any], _Predicted]
+"""Returns predictions of a network with some noise, or None."""
+
+
 class DQN:
     """Learns from replayed transitions, with values of a target network.
 
@@ -54,12 +61,20 @@ class DQN:
 
     def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self.data = sampled_batches(setup.config)
-        self._q, self._target = setup.with_target(setup.layouts[0], "q", "target")
+        layout = setup.layouts[0]
+        self._has_memory = layout.state_units > 0
+        self.data = sampled_batches(setup.config, self._has_memory)
+        self._q, self._target = setup.with_target(layout, "q", "target")
+        self._burning: dict[str, Any] = {}
+        if setup.config.burn_in:
+            self._burning = {
+                model.name: final_state_model(layout, model)
+                for model in (self._q, self._target)
+            }
         self._optimizer = setup.optimizer(self._q.trainable_variables)
         self._syncs = setup.counter("syncs")
 
-    def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Any, phase: Phase) -> AlgorithmOutputs:
         """Update on each of K minibatches; sync the target network when due."""
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
@@ -68,7 +83,10 @@ class DQN:
             if due > self._syncs:
                 update_targets(self._setup.targets, self._config.tau)
                 self._syncs.assign(due)
-            new_metrics, new_errors = self._update(batch_at(batches, k), phase)
+            batch = batch_at(batches, k)
+            weights = importance_weights(batch, self._config.priority_beta, phase)
+            step = self._learn_sequences if self._has_memory else self._update
+            new_metrics, new_errors = step(batch, weights)
             return add_metrics(metrics, new_metrics), with_errors(errors, k, new_errors)
 
         clipped = ["clipped"] * self._config.distributional
@@ -88,44 +106,149 @@ class DQN:
         return (env_steps - periods * c.train_frequency) // c.target_sync_steps
 
     def _update(
-        self, batch: Transitions, phase: Phase
+        self, batch: Transitions, weights: tf.Tensor | None
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Take one gradient step on N transitions; return metrics and errors, [N]."""
-        weights = importance_weights(batch, self._config.priority_beta, phase)
-        c, inputs = self._config, self._setup.inputs
+        inputs = self._setup.inputs
         obs, next_obs = frames.transition_inputs(
             batch.observations, batch.starts, self._setup.spec
         )
         next_inputs, noise = inputs(next_obs), self._noise(tf.shape(batch.rewards)[0])
-        target = self._predicted(self._target, next_inputs, noise[0])
-        selection = target
-        if c.double:
-            selection = self._predicted(self._q, next_inputs, noise[1])
+        return self._take_step(
+            batch,
+            weights,
+            noise,
+            before=lambda model, own: self._predicted(model, inputs(obs), own),
+            after=lambda model, own: self._predicted(model, next_inputs, own),
+        )
+
+    def _learn_sequences(
+        self, r: Trajectory, weights: tf.Tensor | None
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Take one gradient step on N sequences; return metrics and errors, [1, N].
+
+        Both networks begin with the stored state. The first --burn-in steps only bring
+        it up to date.
+        """
+        spec = self._setup.spec
+        inputs = self._setup.inputs(
+            frames.rollout_inputs(r.observations, r.starts, spec)
+        )
+        noise = self._noise(tf.size(r.starts[spec.stack - 1 :]))
+        steps, later = self._steps_of(r)
+        valid = r.valid[self._config.burn_in :]
+        if weights is not None:
+            weights = flatten_time(tf.broadcast_to(weights, tf.shape(valid)))
+
+        def at(model: Any, own: Any, rows: tf.Tensor) -> _Predicted:
+            found = self._unrolled(model, inputs, own, r)
+            return _Predicted(*(tf.gather(x, rows) for x in found if x is not None))
+
+        metrics, errors = self._take_step(
+            steps,
+            weights,
+            noise,
+            before=lambda model, own: at(model, own, tf.range(tf.size(valid))),
+            after=lambda model, own: at(model, own, later),
+            valid=flatten_time(valid),
+        )
+        return metrics, sequence_errors(tf.reshape(errors, tf.shape(valid)), valid)
+
+    def _steps_of(self, r: Trajectory) -> tuple[Transitions, tf.Tensor]:
+        """Return what to learn from N sequences after the burn-in, [T * N].
+
+        Also return the row of each step's next observation, int32 [T * N].
+        """
+        c, masks, burn_in = self._config, r.action_masks, self._config.burn_in
+        rows = r.rewards[burn_in:], r.terminated[burn_in:], r.valid[burn_in:]
+        sums, discounts, steps = returns.n_step_sums(
+            *rows, c.gamma, min(c.n_step, c.rollout_length - burn_in)
+        )
+        ahead = flatten_time(steps) * tf.shape(steps)[1]
+        later = tf.range(tf.size(steps)) + ahead
+        if masks is not None:
+            masks = tf.gather(flatten_time(masks[burn_in:]), later)
+        learned = Transitions(
+            observations=r.observations,
+            starts=r.starts,
+            actions=flatten_time(r.actions[burn_in:]),
+            rewards=flatten_time(sums),
+            discounts=flatten_time(discounts),
+            action_masks=masks,
+        )
+        return learned, later
+
+    def _unrolled(
+        self, model: Any, inputs: Any, noise: tf.Tensor | None, r: Any
+    ) -> _Predicted:
+        """Return predictions for the rows of N sequences after the burn-in.
+
+        Args:
+            model: the online or the target network.
+            inputs: network inputs for all (T + 1) * N rows.
+            noise: float32 [1 or (T + 1) * N, units], or None.
+            r: the sequences.
+        """
+        burn_in, starts = self._config.burn_in, r.starts[self._setup.spec.stack - 1 :]
+        count, state = burn_in * tf.shape(starts)[1], r.recurrent_state[0]
+        first, rest = (
+            [tf.nest.map_structure(lambda x, part=part: x[part], inputs)]
+            for part in (slice(count), slice(count, None))
+        )
+        if noise is not None and self._config.noisy == FACTORISED:
+            first, rest = [*first, noise], [*rest, noise]
+        elif noise is not None:
+            first, rest = [*first, noise[:count]], [*rest, noise[count:]]
+        if burn_in:
+            final = self._burning[model.name]
+            state = tf.stop_gradient(final([*first, state, starts[:burn_in]]))
+        outputs = model([*rest, state, starts[burn_in:]])
+        return self._named(outputs)
+
+    def _take_step(
+        self,
+        batch: Transitions,
+        weights: tf.Tensor | None,
+        noise: list[Any],
+        before: _Prediction,
+        after: _Prediction,
+        valid: tf.Tensor | None = None,
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Take one gradient step on N transitions; return metrics and errors, [N].
+
+        Args:
+            batch: the transitions; observations and starts are not used.
+            weights: float32 [N], weights in the loss; None if equal.
+            noise: noise of the networks in each of three passes.
+            before: predicts for the observations.
+            after: predicts for the next observations.
+            valid: bool [N], transitions that count; None for all.
+        """
+        c = self._config
+        target = after(self._target, noise[0])
+        selection = after(self._q, noise[1]) if c.double else target
         allowed = masked(selection.values, batch.action_masks)
-        metrics = dict[str, tf.Tensor]()
+        metrics, weights = dict[str, tf.Tensor](), _weights_of(weights, valid)
         if c.distributional:
             targets, clipped = self._target_probs(batch, target, allowed)
-            metrics["clipped"] = tf.reduce_mean(clipped)
+            metrics["clipped"] = _mean(clipped, valid)
         else:
-            targets = losses.q_targets(
-                batch.rewards, batch.discounts, target.values, allowed
-            )
+            following = batch.discounts, target.values, allowed
+            targets = losses.q_targets(batch.rewards, *following)
         with tf.GradientTape() as tape:
-            predicted = self._predicted(self._q, inputs(obs), noise[-1])
+            predicted = before(self._q, noise[-1])
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
             if c.distributional:
                 logits = logits_of(predicted.logits, batch.actions, c.atoms)
-                # Also the priorities, as in DQN Zoo and Dopamine; Rainbow's paper has
-                # the KL divergence, without the targets' entropy.
+                # Priorities, too, as in Dopamine; Rainbow has the KL divergence.
                 errors = losses.cross_entropies(targets, logits)
                 loss = losses.weighted_mean(errors, weights)
             else:
                 errors = targets - taken
                 loss = losses.huber(errors, weights)
-        variables = self._q.trainable_variables
-        norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
-        q_value = tf.reduce_mean(taken)
-        metrics |= {"loss": loss, "q_value": q_value, "grad_norm": norm}
+        own = self._q.trainable_variables
+        norm = gradient_step(self._optimizer, tape, loss, own, c.grad_norm)
+        metrics |= {"loss": loss, "q_value": _mean(taken, valid), "grad_norm": norm}
         return metrics, errors
 
     def _target_probs(
@@ -143,7 +266,9 @@ class DQN:
 
     def _predicted(self, model: Any, x: tf.Tensor, noise: tf.Tensor) -> _Predicted:
         """Return a network's predictions for [N, *input_shape]; noise may be None."""
-        outputs = model(x if noise is None else [x, noise])
+        return self._named(model(x if noise is None else [x, noise]))
+
+    def _named(self, outputs: Any) -> _Predicted:
         if self._config.distributional:
             return _Predicted(*outputs)
         return _Predicted(outputs)
@@ -164,3 +289,17 @@ class DQN:
         update = tf.cast(self._optimizer.iterations, tf.int64)
         noise = normal_noise(self._setup.seed, update, [3, rows, units])
         return tf.unstack(noise)
+
+
+def _mean(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
+    """Return the mean of the valid rows, or of all."""
+    return tf.reduce_mean(x) if valid is None else losses.masked_mean(x, valid)
+
+
+def _weights_of(weights: tf.Tensor | None, valid: tf.Tensor | None) -> tf.Tensor | None:
+    """Return weights with which the mean of all rows is that of the valid ones."""
+    if valid is None:
+        return weights
+    counted = tf.cast(valid, tf.float32)
+    scaled = tf.math.divide_no_nan(counted, tf.reduce_mean(counted))
+    return scaled if weights is None else scaled * weights

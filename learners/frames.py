@@ -43,22 +43,36 @@ def _rollout_images(
     return stack_rollout(frames, begins, stack)
 
 
-def with_network_noise(
-    inputs: Any, noise: tf.Tensor | None, rows: tf.Tensor | None = None
+def network_inputs(
+    inputs: Any, r: Any, spec: EnvSpec, rows: tf.Tensor | None = None
 ) -> Any:
-    """Return the inputs, paired with each row's noise if the network has noise.
+    """Return the inputs, with noise and memory if the record has them.
+
+    That is the list that `networks.keras.build_model` describes.
 
     Args:
         inputs: float32 [N, *input_shape], or a list of such arrays.
-        noise: float32 [1, B, noise_units], the noise in a rollout; None for none.
+        r: record of a rollout, of which these are rows.
+        spec: spec of the environments.
         rows: int32 [N], indices of the inputs among the rollout's rows, [T * B]; None
-            for the first ones.
+            for the first ones. With memory, all T rows of some environments.
     """
-    if noise is None:
+    noise, state = r.network_noise, r.recurrent_state
+    if noise is None and state is None:
         return inputs
+    count, width = tf.shape(tf.nest.flatten(inputs)[0])[0], tf.shape(r.starts)[1]
+    own = tf.range(count) if rows is None else rows
+    joined = [inputs]
+    if noise is not None:
+        joined.append(tf.gather(noise[0], own % width))
+    if state is None:
+        return joined
+    starts = r.starts[spec.stack - 1 :]
     if rows is None:
-        rows = tf.range(tf.shape(tf.nest.flatten(inputs)[0])[0])
-    return [inputs, tf.gather(noise[0], rows % tf.shape(noise)[1])]
+        return [*joined, state[0], starts[: count // width]]
+    length = tf.shape(starts)[0] - 1
+    envs = rows[: count // length]
+    return [*joined, tf.gather(state[0], envs), tf.gather(starts[:-1], envs, axis=1)]
 
 
 def transition_inputs(

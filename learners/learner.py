@@ -16,9 +16,9 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
+    IntArray,
     PhaseOutputs,
     PriorityUpdate,
-    Transitions,
     Weights,
 )
 from xagents_ray.learners import runtime
@@ -102,7 +102,8 @@ class Learner:
         )
         self.algorithm: LearningAlgorithm
         self.algorithm = resolve_class("learner", row.learner)(setup)
-        self._data = self.algorithm.data.with_masks_of(spec)
+        data = self.algorithm.data.with_masks_of(spec)
+        self._data = data.with_memory_of(layouts[0])
         if not isinstance(row.learner, str):
             _check_source(self.algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
@@ -112,11 +113,10 @@ class Learner:
             setup.models, setup.optimizers, {**normalized, **setup.variables}
         )
         self._compiled = compiled
-        self._widths: tuple[int, ...] = ()
-        if n_envs is not None and "valid" in self._data.fields:
-            self._widths = round_widths(n_envs, config.replay is not None)
+        self._widths = self._round_widths(n_envs)
         self._names: list[tuple[str, ...]] = []
-        signature = self._data.signature(spec, layouts[0].noise_units), _FACTS
+        units = layouts[0].noise_units, layouts[0].state_units
+        signature = self._data.signature(spec, *units), _FACTS
         self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)
@@ -179,10 +179,10 @@ class Learner:
         numbers, flat, errors = self._traced(*arguments)
         metrics = unpack_metrics(self._names, numbers.numpy())
         priorities = None
-        if isinstance(batch.sampled, Transitions) and batch.sampled.rows is not None:
+        if errors is not None and (rows := _rows_of(batch)) is not None:
             done = int(metrics["updates"])  # fewer if it was stopped
-            rows = batch.sampled.rows[:done].reshape(-1, 2)
-            priorities = PriorityUpdate(rows, errors.numpy()[:done].reshape(-1))
+            updated = errors.numpy()[:done].reshape(-1)
+            priorities = PriorityUpdate(rows[:done].reshape(-1, 2), updated)
         return PhaseOutputs(metrics, self._weights(version, flat), priorities)
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
@@ -227,6 +227,13 @@ class Learner:
                 "--prioritized."
             )
 
+    def _round_widths(self, n_envs: int | None) -> tuple[int, ...]:
+        """Return the widths to which rounds are padded; none for no padding."""
+        has_rounds = self._row.on_policy and "valid" in self._data.fields
+        if n_envs is None or not has_rounds:
+            return ()
+        return round_widths(n_envs, self._config.replay is not None)
+
     def _learn(
         self, tensors: dict[str, tf.Tensor], facts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
@@ -268,6 +275,11 @@ class Learner:
         variables = self.state.variables
         own = {name: x for name, x in variables.items() if name not in statistics}
         return acting.own(own)
+
+
+def _rows_of(batch: Batch) -> IntArray | None:
+    """Return which transitions or sequences were sampled, int64 [K, ..., 2]."""
+    return None if batch.sampled is None else batch.sampled.rows
 
 
 def _check_source(algorithm: LearningAlgorithm) -> None:

@@ -1,13 +1,13 @@
 """Loops of learning phases: passes over a rollout's rows, or over minibatches."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from xagents_ray.learners.metrics import Means, add_metrics
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase
+from xagents_ray.learners.tensors import Phase, flatten_time
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 _T = TypeVar("_T")
@@ -15,6 +15,14 @@ _T = TypeVar("_T")
 _ROUNDS = 32
 _HASH = (16, 0x7FEB352D), (15, 0x846CA68B - 2**32)
 """Shifts and factors that mix the bits of an int32."""
+
+
+def countable(r: Any) -> tf.Tensor:
+    """Return which rows of a rollout count, as `update_in_passes` takes them.
+
+    That is bool [T * B], or with memory [T, B], as it needs whole sequences.
+    """
+    return flatten_time(r.valid) if r.recurrent_state is None else r.valid
 
 
 def update_in_passes(
@@ -27,17 +35,18 @@ def update_in_passes(
     setup: LearnerSetup[AlgorithmConfig],
     may_end: bool = False,
 ) -> Means:
-    """Update on minibatches of N rows until the learner stops.
+    """Update on minibatches of rows, or of environments, until the learner stops.
 
-    Each pass shuffles the rows and splits them into parts of nearly equal size.
+    Each pass shuffles these and splits them into parts of nearly equal size.
 
     Args:
         update: function of int32 [S] rows and bool [S], the rows that count, at least
             one. S is constant, because XLA compiles a program, and convolution kernels
             allocate memory, for each shape.
-        valid: bool [N], rows that count.
+        valid: bool [N], rows that count; or [T, B] for minibatches of environments,
+            each with all of its rows, time-major.
         metrics: metrics so far.
-        passes: number of passes over all rows.
+        passes: number of passes over all.
         parts: number of minibatches of a pass.
         phases: int64 [], number of phases before this one in the whole run.
         setup: setup of the learner.
@@ -45,15 +54,14 @@ def update_in_passes(
     Returns:
         The metrics with those of each update added.
     """
-    count, continues = tf.size(valid), tf.constant(True)
+    count, continues = tf.shape(valid)[-1], tf.constant(True)
     for i in tf.range(passes):
         if setup.stopping or not continues:
             break
         seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
         order = shuffled_indices(count, seed)
         for j in tf.range(parts):
-            rows, is_own = _part(order, j, parts)
-            counted = tf.gather(valid, rows) & is_own
+            rows, counted = _whole(valid, *_part(order, j, parts))
             if not may_end:
                 if tf.reduce_any(counted):
                     metrics = add_metrics(metrics, update(rows, counted))
@@ -74,6 +82,21 @@ def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Ten
     )
     places = begin + tf.range((count + parts - 1) // parts)
     return tf.gather(order, tf.minimum(places, count - 1)), places < end
+
+
+def _whole(
+    valid: tf.Tensor, part: tf.Tensor, is_own: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the rows of a part, and which of them count; see `update_in_passes`.
+
+    `valid` is bool [N] or [T, B]. A part, int32 [S], has rows or environments, of which
+    those that `is_own`, bool [S], belong to it.
+    """
+    if valid.shape.rank == 1:
+        return part, tf.gather(valid, part) & is_own
+    length, width = tf.unstack(tf.shape(valid))
+    rows = tf.range(length)[:, None] * width + part
+    return flatten_time(rows), flatten_time(tf.gather(valid, part, axis=1) & is_own)
 
 
 def shuffled_indices(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,11 @@ from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.metrics import AlgorithmOutputs, Means, no_means, update_count
-from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
+from xagents_ray.learners.minibatches import (
+    countable,
+    update_in_passes,
+    update_on_batches,
+)
 from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
@@ -91,12 +95,12 @@ class PPO:
             held = (None if x is None else tf.gather(x, rows) for x in samples)
             batch = PPOSamples(*held)
             chosen = self._setup.inputs(take_rows(inputs, rows))
-            chosen = frames.with_network_noise(chosen, r.network_noise, rows)
+            chosen = frames.network_inputs(chosen, r, self._setup.spec, rows)
             return self._update(chosen, batch, valid, clip)
 
         metrics = update_in_passes(
             update,
-            flatten_time(r.valid),
+            countable(r),
             metrics,
             c.ppo_epochs,
             c.mini_batches,
@@ -152,18 +156,18 @@ class PPO:
         samples = PPOSamples(*map(flatten_time, rows))._replace(
             action_masks=masks_of(r)
         )
+        proximal = samples.proximal_log_probs  # AutoGraph's branches give no None
         if c.decoupled_loss and r.weights_version < phase.weights_version:
             firsts = first_rows(inputs, tf.size(targets))
             outputs, _, *log_std = self._outputs(firsts, r)
             newest = self._head(outputs, *log_std, masks=masks_of(r))
-            log_probs = newest.log_prob(samples.actions)
-            samples = samples._replace(proximal_log_probs=log_probs)
-        return samples, inputs
+            proximal = newest.log_prob(samples.actions)
+        return samples._replace(proximal_log_probs=proximal), inputs
 
     def _outputs(self, inputs: Observations, r: Any) -> Any:
         """Return the network's outputs for the first rows of a round."""
         scaled = self._setup.inputs(inputs)
-        return self._model(frames.with_network_noise(scaled, r.network_noise))
+        return self._model(frames.network_inputs(scaled, r, self._setup.spec))
 
     def _update(
         self, inputs: Any, batch: PPOSamples, valid: tf.Tensor, clip: tf.Tensor

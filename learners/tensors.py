@@ -15,6 +15,7 @@ from xagents_ray.core.trajectory import (
     ACTION_MASKS,
     FRAME_FIELDS,
     NETWORK_NOISE,
+    RECURRENT_STATE,
     Observations,
     Trajectory,
     Transitions,
@@ -88,6 +89,15 @@ class Reader:
             return self
         return replace(self, optional=(*self.optional, ACTION_MASKS))
 
+    def with_memory_of(self, layout: Layout) -> "Reader":
+        """Return a reader that also reads the state of recurrent layers, if any.
+
+        `layout` is that of the network that acts.
+        """
+        if not layout.state_units:
+            return self
+        return replace(self, optional=(*self.optional, RECURRENT_STATE))
+
     def of(self, batch: Batch) -> Any:
         """Return a batch's arrays as one record, with None for fields not read."""
         records = [
@@ -103,9 +113,12 @@ class Reader:
         values = {name: getattr(record, name) for name in self.fields}
         return {name: map_array(tf.constant, x) for name, x in values.items()}
 
-    def signature(self, spec: EnvSpec, noise_units: int = 0) -> dict[str, Any]:
+    def signature(
+        self, spec: EnvSpec, noise_units: int = 0, state_units: int = 0
+    ) -> dict[str, Any]:
         """Return the dtypes and shapes of the tensors by name; see `field_types`."""
-        types, specs = field_types(spec, noise_units), dict[str, Any]()
+        types = field_types(spec, noise_units, state_units)
+        specs = dict[str, Any]()
         for name in self.fields:
             dims = self.other_dims.get(name, self.dims)
             specs[name] = map_array(partial(_tensor_spec, dims), types[name])
@@ -188,6 +201,15 @@ TRANSITION_BATCHES = Reader(
     other_dims=dict.fromkeys(FRAME_FIELDS, 3),
 )
 """K minibatches of transitions; see `priorities.sampled_batches`."""
+
+
+SEQUENCE_BATCHES = Reader(
+    record=Trajectory,
+    optional=(),
+    sources=lambda batch: [batch.sampled],
+    dims=3,
+)
+"""K minibatches of sequences, for networks with memory."""
 
 
 def rounds_of(config: AlgorithmConfig) -> Reader:

@@ -1,6 +1,6 @@
 """Trust region policy optimization."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -18,7 +18,7 @@ from xagents_ray.learners.metrics import (
     no_means,
     update_count,
 )
-from xagents_ray.learners.minibatches import update_in_passes
+from xagents_ray.learners.minibatches import countable, update_in_passes
 from xagents_ray.learners.optimizer import (
     constrained_variables,
     gradient_step,
@@ -81,7 +81,8 @@ class TRPO:
         """Update both networks from [T, B] rows."""
         c, r = self._config, rollout
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        values = tf.reshape(self._values(inputs), [-1, tf.shape(r.rewards)[1]])
+        own = self._critic_record(r)
+        values = tf.reshape(self._values(inputs, own), [-1, tf.shape(r.rewards)[1]])
         advantages = returns.gae(
             r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
         )
@@ -94,51 +95,72 @@ class TRPO:
         critic_metrics = no_means("value_loss", "value_grad_norm")
         if tf.reduce_any(r.valid) and not self._setup.stopping:
             firsts = first_rows(inputs, tf.size(targets))
-            update = self._update_actor(firsts, r.network_noise, samples)
+            update = self._update_actor(firsts, r, samples)
             actor_metrics = add_metrics(actor_metrics, update)
-            critic_metrics = self._update_critic(
-                inputs, targets, samples.valid, critic_metrics
-            )
+            critic_metrics = self._update_critic(inputs, targets, own, critic_metrics)
         self._phases.assign_add(1)
         updates = update_count(actor_metrics) + update_count(critic_metrics)
         return AlgorithmOutputs(actor_metrics | critic_metrics, updates)
 
+    def _critic_record(self, r: Trajectory) -> Trajectory:
+        """Return a rollout as the critic's network reads it.
+
+        The critic doesn't act, so its memory begins with the rollout.
+        """
+        units, state = self._setup.layouts[1].state_units, None
+        if units:
+            state = tf.zeros([1, tf.shape(r.rewards)[1], units])
+        return r._replace(network_noise=None, recurrent_state=state)
+
     def _policy(
         self,
         inputs: Observations,
-        noise: Any,
+        r: Trajectory,
         masks: tf.Tensor | None,
         rows: tf.Tensor | None = None,
     ) -> Distribution:
-        """Return the distributions at rows; see `frames.with_network_noise`.
+        """Return the distributions at rows; see `frames.network_inputs`.
 
         `masks`, bool [N or more, n], are the action masks of the inputs, or None.
         """
         scaled = self._setup.inputs(inputs)
-        outputs = self._actor(frames.with_network_noise(scaled, noise, rows))
+        read = frames.network_inputs(scaled, r, self._setup.spec, rows)
+        outputs = self._actor(read)
         return self._head(*tf.nest.flatten(outputs), masks=masks)
 
-    def _values(self, inputs: Observations) -> tf.Tensor:
-        """Return the critic's values, float32 [N]."""
-        return self._critic(self._setup.inputs(inputs))[:, 0]
+    def _policy_at(
+        self, inputs: Observations, r: Trajectory, masks: tf.Tensor | None, every: slice
+    ) -> Distribution:
+        """Return the distributions at every n-th row; memory reads all rows."""
+        if r.recurrent_state is not None:
+            return self._policy(inputs, r, masks)[every]
+        some = map_array(lambda x: x[every], inputs)
+        rows = tf.range(tf.size(r.valid))[every]
+        some_masks = None if masks is None else tf.gather(masks, rows)
+        return self._policy(some, r, some_masks, rows)
+
+    def _values(
+        self, inputs: Observations, r: Trajectory, rows: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Return the critic's values, float32 [N]; see `frames.network_inputs`."""
+        scaled = self._setup.inputs(inputs)
+        read = frames.network_inputs(scaled, r, self._setup.spec, rows)
+        return self._critic(read)[:, 0]
 
     def _update_actor(
-        self, inputs: Observations, noise: Any, samples: TRPOSamples
+        self, inputs: Observations, r: Trajectory, samples: TRPOSamples
     ) -> dict[str, tf.Tensor]:
-        """Take one step within the trust region from N samples and their noise."""
+        """Take one step within the trust region from N samples of a rollout."""
         c, valid = self._config, samples.valid
         if c.normalize_advantages:
             scaled = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
             samples = samples._replace(advantages=scaled)
         masks = samples.action_masks
-        old = self._policy(inputs, noise, masks).frozen()
+        old = self._policy(inputs, r, masks).frozen()
         every = slice(None, None, c.fvp_n_steps)
-        some = map_array(lambda x: x[every], inputs)
-        rows = tf.range(tf.size(valid))[every]
 
         def divergence() -> tf.Tensor:
-            some_masks = None if masks is None else tf.gather(masks, rows)
-            new = self._policy(some, noise, some_masks, rows)
+            new = self._policy_at(inputs, r, masks, every)
             return losses.masked_mean(old[every].kl(new), valid[every])
 
         def product(vector: tf.Tensor) -> tf.Tensor:
@@ -148,12 +170,12 @@ class TRPO:
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             trust_region.assign_flat(self._variables, parameters)
-            policy = self._policy(inputs, noise, masks)
+            policy = self._policy(inputs, r, masks)
             gain, _ = self._gain(policy, samples)
             return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
-            gain, entropy = self._gain(self._policy(inputs, noise, masks), samples)
+            gain, entropy = self._gain(self._policy(inputs, r, masks), samples)
         start = trust_region.concat_flat(self._variables)
         gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
         taken, kl = tf.constant(0.0), tf.constant(0.0)
@@ -185,16 +207,16 @@ class TRPO:
         self,
         inputs: Observations,
         targets: tf.Tensor,
-        valid: tf.Tensor,
+        r: Trajectory,
         metrics: Means,
     ) -> Means:
-        """Make all passes over the valid rows, bool [N]."""
+        """Make all passes over the rollout's valid rows, as the critic reads it."""
         c, variables = self._config, self._critic.trainable_variables
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             chosen, part_inputs = tf.gather(targets, rows), take_rows(inputs, rows)
             with tf.GradientTape() as tape:
-                errors = tf.square(chosen - self._values(part_inputs))
+                errors = tf.square(chosen - self._values(part_inputs, r, rows))
                 value_loss = losses.masked_mean(errors, valid)
                 loss = c.value_loss_coef * value_loss
             norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
@@ -202,5 +224,5 @@ class TRPO:
 
         passes, parts = c.critic_iterations, c.mini_batches
         return update_in_passes(
-            update, valid, metrics, passes, parts, self._phases, self._setup
+            update, countable(r), metrics, passes, parts, self._phases, self._setup
         )

@@ -16,7 +16,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
-_OF_KERAS = "conversion heads limits models policies whole"
+_OF_KERAS = "conversion heads limits models policies recurrent whole"
 KERAS = (
     "xagents_ray.networks.keras",
     *(f"xagents_ray.networks.keras_{end}" for end in _OF_KERAS.split()),

@@ -110,7 +110,9 @@ class ActorCriticPolicy(ActorPolicy):
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values; None if no critic is used."""
+        state = self.recurrent_state
         outputs = self._forward(observations, self.network_noise)
+        self.recurrent_state = state
         if self._sde is not None:
             del outputs[self._sde.output]
         return self._values(outputs[1:])

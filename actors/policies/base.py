@@ -5,7 +5,7 @@ environments share an actor.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +13,14 @@ import numpy as np
 from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.core.spec import FORBIDDEN, EnvSpec
-from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Observations,
+    Weights,
+    arrays_of,
+)
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
 
@@ -62,6 +69,9 @@ class ActorPolicy(ABC):
             rollout; None if its layers have none, and outside of training.
         action_masks: bool [B, action_units], the actions that the observations allow;
             None if all are allowed.
+        recurrent_state: float32 [B, state_units], the state of the network's recurrent
+            layers, which `act` and `greedy` advance; None before the first
+            observations, and without such layers.
         places: float64 [B], relative indices of the environments in the run, from 0 to
             1; None outside of training.
         scales_actions: whether components of actions that have two finite bounds range
@@ -89,6 +99,7 @@ class ActorPolicy(ABC):
         self.network_noise: FloatArray | None = None
         self.places: Array | None = None
         self.action_masks: BoolArray | None = None
+        self.recurrent_state: FloatArray | None = None
         self._sde: StateDependentNoise | None = None
         if config.uses_sde:
             self._sde = StateDependentNoise(layout, noise_of(config).sde_steps)
@@ -97,14 +108,37 @@ class ActorPolicy(ABC):
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""
         self._arrays = weights.arrays
-        self._forward = bind_network(self._layout, weights.arrays)
+        forward = bind_network(self._layout, weights.arrays)
+        self._forward = self._with_state(forward) if self.state_units else forward
+
+    @property
+    def state_units(self) -> int:
+        """Size of one environment's recurrent state; 0 without memory."""
+        return self._layout.state_units
+
+    def _with_state(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a forward pass that reads and advances the recurrent state."""
+
+        def advance(x: Observations, noise: FloatArray | None = None) -> Any:
+            state = self.recurrent_state
+            if state is None:
+                state = self._initial_state(len(arrays_of(x)[0]))
+            outputs, self.recurrent_state = forward(x, noise, state=state)
+            return outputs
+
+        return advance
+
+    def _initial_state(self, n_envs: int) -> FloatArray:
+        return np.zeros((n_envs, self.state_units), np.float32)
 
     def begin_rollout(self, generators: Sequence[np.random.Generator]) -> None:
         """Draw the noise on the network's weights, if it lasts for a rollout.
 
         Each environment's is from its own generator. Evaluations don't call this, so
-        they act with the mean weights.
+        they act with the mean weights. A network's memory has a state from then on.
         """
+        if self.state_units and self.recurrent_state is None:
+            self.recurrent_state = self._initial_state(len(generators))
         units = self._layout.noise_units
         if self.keeps_noise and self._sde is None and units:
             drawn = [each.standard_normal(units, np.float32) for each in generators]
@@ -160,12 +194,17 @@ class ActorPolicy(ABC):
         return None
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Reset the noise of environments that begin an episode: `resets`, bool [B].
+        """Reset the noise and the recurrent state of some environments.
 
-        Source: arXiv:1509.02971, algorithm 1.
+        These begin an episode: `resets`, bool [B].
+
+        Source: arXiv:1509.02971, algorithm 1, for the noise.
         """
         if self.memory.size:
             self.memory[resets] = 0
+        if self.recurrent_state is not None and resets.any():
+            zero = np.float32(0)
+            self.recurrent_state = np.where(resets[:, None], zero, self.recurrent_state)
 
 
 def noise_generators(

@@ -55,12 +55,14 @@ class EpsilonGreedyPolicy(ActorPolicy):
         masks = self.action_masks
         actions = random_actions(noise[:, -1], self._spec.n_actions, masks)
         if self._layout.noise_units:
-            if env_steps >= self._initial_size:
+            is_random = env_steps < self._initial_size
+            if self.state_units or not is_random:
                 values = self._forward(observations, noise[:, :-1])[0]
+            if not is_random:
                 actions = largest_index(mask_outputs(values, masks))
             return Actions(actions, actions)
         explore = noise[:, 0] < decayed_epsilon(self._config, env_steps, self.places)
-        if not explore.all():
+        if self.state_units or not explore.all():  # memory must see all observations
             actions = np.where(explore, actions, self.greedy(observations))
         return Actions(actions, actions)
 

@@ -117,7 +117,8 @@ def store_bytes(run: RunSpec) -> int:
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
     if replay is not None:
-        sampled = replay.sampled_rows(n_envs, run.spec.stack) * (2 if ahead else 1)
+        sampled = replay.sampled_rows(n_envs, run.spec.stack) * run.sequence_length
+        sampled *= 2 if ahead else 1
         bytes_ += 3 * sampled * _observation_bytes(run)
         if run.config.run.checkpoint_replay:
             bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES

@@ -49,7 +49,7 @@ class ReplayService:
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
         run, config = self._run, self._run.config.algorithm.replay
-        kind = run.algorithm.replay
+        kind = run.replay_kind
         assert kind is not None and config is not None
         n_envs = run.config.env.n_envs
         bounds = shard_bounds(n_envs, config.replay_shards)
@@ -65,6 +65,7 @@ class ReplayService:
             self._shard,
             rewards,
             run.stored_noise_units,
+            run.stored_state_units,
         )
         return self._replay.nbytes
 
@@ -120,7 +121,7 @@ class ReplayService:
         except UserError as error:
             self._fault = error
             raise
-        if isinstance(drawn, Transitions) and drawn.rows is not None:
+        if drawn.rows is not None:
             return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
         return drawn
 

@@ -141,3 +141,40 @@ def retrace(
 def _next(x: tf.Tensor) -> tf.Tensor:
     """Return each row's next row; zeros for the last."""
     return tf.concat([x[1:], tf.zeros_like(x[-1:])], axis=0)
+
+
+def n_step_sums(
+    rewards: tf.Tensor,
+    terminated: tf.Tensor,
+    valid: tf.Tensor,
+    gamma: float,
+    n_step: int,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return what n-step targets of a sequence's steps consist of.
+
+    A target sums the rewards of n steps, fewer at the end of an episode or of the
+    sequence, and adds the discounted value of the observation that follows them.
+
+    Args:
+        rewards: float32 [T, B].
+        terminated: bool [T, B].
+        valid: bool [T, B], False for steps that only reset.
+        gamma: discount factor.
+        n_step: largest number of steps; at most T.
+    Returns:
+        Sums of rewards, float32 [T, B]; discounts of the values, float32 [T, B]; and
+        the numbers of steps, int32 [T, B], which are 0 where a step isn't valid.
+    """
+    sums, powers = tf.zeros_like(rewards), tf.ones_like(rewards)
+    steps, is_over = tf.zeros_like(rewards, tf.int32), tf.zeros_like(valid)
+    continues = valid
+    for k in range(n_step):
+        reward, ends, held = (
+            tf.pad(x[k:], [[0, k], [0, 0]]) for x in (rewards, terminated, valid)
+        )
+        continues &= held & ~is_over
+        sums += tf.where(continues, powers * reward, 0.0)
+        powers = tf.where(continues, gamma * powers, powers)
+        steps += tf.cast(continues, tf.int32)
+        is_over |= continues & ends
+    return sums, tf.where(is_over, 0.0, powers), steps

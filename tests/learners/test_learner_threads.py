@@ -55,6 +55,9 @@ def test_a_learner_on_another_node(
     ("agent", "spec", "settings", "threads", "compiled"),
     [
         ("ppo", _CARTPOLE, {"n_envs": 16, "n_steps": 128}, (1, 1), True),
+        ("ppo", _CARTPOLE, {"n_envs": 8, "memory": "lstm:64"}, (1, 1), True),
+        ("ppo", _CARTPOLE, {"n_envs": 8, "memory": "lstm:256"}, (8, 1), True),
+        ("ppo", _PONG, {"n_envs": 8, "memory": "lstm:64"}, (8, 2), False),
         ("a2c", _CARTPOLE, {"n_envs": 16}, (1, 1), True),
         ("a2c", _CARTPOLE, {"n_envs": 16, "jit": "off"}, (1, 1), False),
         ("a2c", _CARTPOLE, {"n_envs": 16, "learner_threads": 3}, (3, 1), True),

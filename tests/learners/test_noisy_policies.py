@@ -12,7 +12,7 @@ from naive import assert_same
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import map_arrays
-from xagents_ray.learners.frames import with_network_noise
+from xagents_ray.learners.frames import network_inputs
 from xagents_ray.learners.math.distributions import PolicyHead
 
 ENVS = 4
@@ -66,12 +66,12 @@ def test_networks_agree_on_what_acted(agent: str, settings: dict[str, Any]) -> N
     count = t.rewards.size
     rows = tf.constant(np.random.default_rng(0).permutation(count), tf.int32)
     inputs = tf.constant(t.observations.reshape(-1, 4)[:count])
-    model, noise = learner.setup.models[case.row.models[0].name], t.network_noise
+    model = learner.setup.models[case.row.models[0].name]
     whole, some = (
         tf.nest.flatten(model(given))[0]
         for given in (
-            with_network_noise(inputs, noise),
-            with_network_noise(tf.gather(inputs, rows), noise, rows),
+            network_inputs(inputs, t, spec),
+            network_inputs(tf.gather(inputs, rows), t, spec, rows),
         )
     )
     np.testing.assert_allclose(some, tf.gather(whole, rows), atol=1e-6)

@@ -113,7 +113,7 @@ def test_defaults_of_keys(tmp_path: Path) -> None:
 VECTOR_HEADS = "[dense-8]\noutput=1\n[dense-9]\noutput=1\n"
 IMAGE_HEADS = f"[flatten-9]\ncommon=1\n{VECTOR_HEADS}"
 VECTOR_MISTAKES = {
-    "unknown kind": ("[lstm-0]\nunits=4\n", ["[lstm-0]", "dense", "convolutional"]),
+    "unknown kind": ("[rnn-0]\nunits=4\n", ["[rnn-0]", "dense", "convolutional"]),
     "no number": ("[dense0]\nunits=4\n", ["[dense0]", "KIND-NUMBER"]),
     "unknown key": ("[dense-0]\nunit=4\n", ["[dense-0] unit", "units"]),
     "foreign key": ("[dense-0]\nunits=4\nsize=2\n", ["[dense-0] size", "units"]),

@@ -84,7 +84,27 @@ assert phases == steps // 3
 """
 
 
-@pytest.mark.parametrize("code", [SINGLE, BATCH], ids=["single", "batch"])
+MEMORY = """
+settings = dict(env="CartPole-v1", seed=3, memory="gru:8", n_steps=16, jit="off")
+settings |= dict(mini_batches=1)
+steps, expected = trained("ppo", **settings)
+agent = xagents_ray.Agent("ppo", **settings)
+env = gym.make("CartPole-v1")
+observation, _ = env.reset(seed=3)
+while agent.env_steps < steps:
+    agent.act(observation)  # as often as one likes
+    observation, *rest, _ = env.step(agent.act(observation))
+    agent.observe(observation, *rest)
+    agent.learn()
+    if rest[1] or rest[2]:
+        observation, _ = env.reset()
+same(agent.policy, expected)
+agent.close()
+"""
+CODES = {"single": SINGLE, "batch": BATCH, "memory": MEMORY}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_it_learns_what_a_run_learns(code: str) -> None:
     """Bit for bit, with the same environments and seed."""
     done = forked.run(["-c", HEAD + code], 120)

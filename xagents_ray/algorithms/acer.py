@@ -6,6 +6,7 @@ from xagents_ray.algorithms import (
     critic_inputs,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     trajectory_replay,
 )
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
@@ -35,6 +36,7 @@ class ACERConfig(AlgorithmConfig):
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(20)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -108,6 +110,7 @@ add_algorithm(
         ),
         on_policy=True,
         action_masks=True,
+        recurrent=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         continuous=False,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 from xagents_ray.algorithms.critic_inputs import check_critic_inputs
+from xagents_ray.algorithms.recurrent_layers import add_memory
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import Place
@@ -114,6 +115,7 @@ class Algorithm:
         continuous: whether continuous actions are supported.
         multi_discrete: whether several discrete actions per step are supported.
         action_masks: whether discrete actions may be limited by masks.
+        recurrent: whether networks may have memory, from recurrent layers.
         presets: YAML file of tuned settings; see `algorithms.presets`.
         adapt: function that maps the models and the config to models, or None.
     """
@@ -129,6 +131,7 @@ class Algorithm:
     continuous: bool = True
     multi_discrete: bool = False
     action_masks: bool = False
+    recurrent: bool = False
     presets: Path | None = None
     adapt: Callable[[tuple[Model, ...], Any], tuple[Model, ...]] | None = None
 
@@ -156,7 +159,14 @@ class Algorithm:
         """
         config.check_spec(spec)
         file, unread = getattr(config, model.file), config.unread_inputs
-        layout = model.layout(file, spec, unread)
+        layout = add_memory(model.layout(file, spec, unread), config)
+        if layout.state_units and not self.recurrent:
+            fit = ", ".join(r.name for r in ALGORITHMS.values() if r.recurrent)
+            [name, *_] = (each.name for each in layout.layers if each.state_units)
+            raise UserError(
+                f"{file}: [{name}]: {self.name} can't learn with memory; remove the "
+                f"section, or use one of {fit}."
+            )
         return layout if model.adapt is None else model.adapt(layout, config)
 
     def extras(

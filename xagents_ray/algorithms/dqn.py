@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms import noisy_layers, off_policy
+from xagents_ray.algorithms import (
+    noisy_layers,
+    off_policy,
+    recurrent_layers,
+    sequence_replay,
+)
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
@@ -38,8 +43,10 @@ class DQNConfig(AlgorithmConfig):
 
     feature_maker: str | None = models.feature_maker(None)
     model: str | None = models.model(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     rollout_length: int = off_policy.rollout_length(16)
+    burn_in: int = sequence_replay.burn_in(0)
     train_frequency: int = off_policy.train_frequency(4)
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)
@@ -194,6 +201,7 @@ add_algorithm(
         models=(Model("q", "q-{kind}.cfg", ("actions",), adapt=add_dqn_layers),),
         on_policy=False,
         action_masks=True,
+        recurrent=True,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         continuous=False,
     )

@@ -8,6 +8,7 @@ from xagents_ray.algorithms import (
     critic_inputs,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     state_dependent,
     trajectory_replay,
 )
@@ -45,6 +46,7 @@ class PPOConfig(AlgorithmConfig):
     model: str | None = models.model(None)
     separate_networks: bool = policy_gradient.separate_networks(False)
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(128)
     entropy_coef: float = policy_gradient.entropy_coef(0.01)
@@ -117,6 +119,7 @@ add_algorithm(
         models=(ACTOR_CRITIC,),
         on_policy=True,
         action_masks=True,
+        recurrent=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )

@@ -7,13 +7,17 @@ from typing import NamedTuple
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
 from xagents_ray.core import objects
+from xagents_ray.core.plugins import Place
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.layers import Convolutional
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
+TRANSITIONS = "xagents_ray.replay.transitions:TransitionReplay"
+SEQUENCES = "xagents_ray.replay.sequences:SequenceReplay"
 SEED_LIMIT = 2**30
 """Exclusive limit of the first environment's seed. Emulators take 31 bits, and further
 environments count up from it.
@@ -100,13 +104,17 @@ class RunSpec:
         # The user's Keras models may have operations that XLA doesn't support.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
-        gains = on_gpu or self._update_flops < _SMALL
+        # Without XLA, each row of a sequence waits for its operations one by one.
+        loops = any(layer.state_units for layer in layers)
+        loops = loops and not any(isinstance(x, Convolutional) for x in layers)
+        gains = on_gpu or loops or self._update_flops < _SMALL
         return jit == "on" or (jit == "auto" and is_known and gains)
 
     @property
     def _update_flops(self) -> float:
         """FLOPs of the largest matrix product of an update."""
         rows = self.config.algorithm.update_rows(self.config.env.n_envs)
+        rows *= self.sequence_length
         layers = [layer for layout in self.layouts for layer in layout.layers]
         return float(rows * max(layer.flops for layer in layers))
 
@@ -132,6 +140,23 @@ class RunSpec:
         replay = self.config.algorithm.replay
         stores = isinstance(replay, TrajectoryReplayGroup)
         return self.layout.noise_units if stores else 0
+
+    @property
+    def stored_state_units(self) -> int:
+        """Size of the recurrent layers' state that the replay stores; 0 for none."""
+        return self.layout.state_units
+
+    @property
+    def replay_kind(self) -> Place | None:
+        """Class of the replay buffer; with memory, transitions are in sequences."""
+        kind = self.algorithm.replay
+        return SEQUENCES if kind == TRANSITIONS and self.layout.state_units else kind
+
+    @property
+    def sequence_length(self) -> int:
+        """Steps of each sampled sequence; 1 if the replay has none."""
+        is_long = self.replay_kind == SEQUENCES
+        return self.config.algorithm.batch_steps if is_long else 1
 
     @property
     def learns_online(self) -> bool:

@@ -8,6 +8,7 @@ from xagents_ray.algorithms import (
     critic_inputs,
     noisy_layers,
     policy_gradient,
+    recurrent_layers,
     state_dependent,
 )
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
@@ -53,6 +54,7 @@ class TRPOConfig(AlgorithmConfig):
         replaces=("lr",),
     )
     critic_inputs: str | None = critic_inputs.critic_inputs(None)
+    memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(512)
     entropy_coef: float = policy_gradient.entropy_coef(0.0)
@@ -124,6 +126,7 @@ add_algorithm(
         ),
         on_policy=True,
         action_masks=True,
+        recurrent=True,
         multi_discrete=True,
     )
 )

@@ -282,6 +282,12 @@ class Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3(TypedDict, total=False):
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
 
+class Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO(TypedDict, total=False):
+    memory: str | Path | None
+    """Recurrent layer with this many units after the layers that the outputs of the
+    default network share, for environments that don't show everything at once:
+    lstm:128, gru:64; sections [lstm-0] and [gru-0] add one to a network of your own."""
+
 class Both_A2C_A3C_ACER_DQN_IMPALA_PPO(TypedDict, total=False):
     model: str | Path | Callable[..., Any] | None
     """Path to model .cfg or .keras file; from Python also a Keras model, or a function
@@ -667,7 +673,8 @@ class TrainA2C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
     Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
@@ -678,7 +685,8 @@ class TrainA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
     Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Train_A2C_A3C, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
@@ -687,10 +695,11 @@ class TrainA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_
 
 class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_ACER, total=False):
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_ACER_IMPALA, Both_ACER, total=False):
     buffer_batch_size: int
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -726,9 +735,14 @@ class TrainDDPG(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_T
     ...
 
 class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_DDPG_DQN_TD3,
     Train_DDPG_DQN_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN, total=False):
+    burn_in: int
+    """With memory, steps at the beginning of each replayed sequence, of --rollout-
+    length steps, that only bring the state of the recurrent layers up to date, because
+    older weights left the stored one (steps, ≥ 0). Default: 0."""
     epsilon_decay_steps: int
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
@@ -749,12 +763,12 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
 class TrainIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_IMPALA_TRPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA,
-    Both_IMPALA, total=False):
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_IMPALA, total=False):
     c_clip: float
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -769,11 +783,12 @@ class TrainIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_P
 class TrainPPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Train_A2C_A3C_PPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO, Both_PPO_TRPO, total=False):
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO,
+    Both_PPO_TRPO, total=False):
     clip_norm: float
     """Clipping of the importance ratio (> 0). Default: 0.1."""
     clip_value: float | None
@@ -834,10 +849,10 @@ class TrainTD3(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TR
 
 class TrainTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_TRPO,
     Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
-    Train_A2C_A3C_IMPALA_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO,
-    Both_TRPO, total=False):
+    Train_A2C_A3C_IMPALA_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO, total=False):
     actor_iterations: int
     """Steps that the line search tries per train step, each half of the last (≥ 1).
     Default: 10."""
@@ -869,7 +884,8 @@ class TrainTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO
     512."""
 
 class TuneA2C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
@@ -880,7 +896,8 @@ class TuneA2C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
     ...
 
 class TuneA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
@@ -891,11 +908,12 @@ class TuneA3C(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
     ...
 
 class TuneACER(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Both_ACER, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
-    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, Tune_ACER_IMPALA, total=False):
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_ACER, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Tune_ACER_IMPALA, total=False):
     buffer_batch_size: int | Sequence[int] | Space
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -930,11 +948,15 @@ class TuneDDPG(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
     Tune_DDPG_DQN_SAC_TD3, Tune_DDPG_TD3, total=False):
     ...
 
-class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_DDPG_DQN_SAC_TD3, Both_DQN,
-    Tune_All, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Tune_DDPG_DQN_TD3, Tune_DDPG_DQN_SAC_TD3,
-    total=False):
+class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_DDPG_DQN_SAC_TD3, Both_DQN, Tune_All,
+    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
+    Tune_DDPG_DQN_TD3, Tune_DDPG_DQN_SAC_TD3, total=False):
+    burn_in: int | Sequence[int] | Space
+    """With memory, steps at the beginning of each replayed sequence, of --rollout-
+    length steps, that only bring the state of the recurrent layers up to date, because
+    older weights left the stored one (steps, ≥ 0). Default: 0."""
     epsilon_decay_steps: int | Sequence[int] | Space
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
@@ -953,7 +975,8 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Default: 4."""
 
 class TuneIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     Both_A2C_A3C_IMPALA_PPO, Both_IMPALA, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
@@ -973,7 +996,8 @@ class TuneIMPALA(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
     1.0."""
 
 class TunePPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_PPO,
     Both_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
@@ -1039,7 +1063,8 @@ class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
 class TuneTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
-    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
+    Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO, Both_A2C_A3C_ACER_IMPALA_PPO_TRPO,
     Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO,
     Tune_All, Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):

@@ -35,8 +35,9 @@ def assemble_batch(
 
     Args:
         parts: trajectories and samples, in any order.
-        batch_size: transitions per batch, used if several shards sampled some.
-        seed: seed of the order in which transitions of several shards are mixed.
+        batch_size: transitions or sequences per batch, used if several shards sampled
+            some.
+        seed: seed of the order in which those of several shards are mixed.
     """
     replayed = [each for each in parts if isinstance(each, Replayed)]
     transitions = [each for each in parts if isinstance(each, Transitions)]
@@ -47,7 +48,12 @@ def assemble_batch(
     if transitions:  # a single part of another size: other shards were empty
         mixed = mix_transitions(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
-    return Batch(fresh, side_by_side(replayed) if replayed else None)
+    if not replayed:
+        return Batch(fresh)
+    joined = side_by_side(replayed)
+    if joined.rows is not None and joined.rewards.shape[2] != batch_size:
+        joined = mix_sequences(joined, batch_size, np.random.default_rng(seed))
+    return Batch(fresh, joined)
 
 
 def mix_transitions(
@@ -66,6 +72,18 @@ def mix_transitions(
         return rows.reshape(batches, batch_size, *rows.shape[1:])
 
     return map_arrays(mixed, *parts)
+
+
+def mix_sequences(
+    joined: Replayed, batch_size: int, generator: np.random.Generator
+) -> Replayed:
+    """Shuffle the shards' sequences, [1, T, M, ...], into K batches of N.
+
+    M is at least N, the batch size; sequences beyond K * N are dropped.
+    """
+    batches = joined.rewards.shape[2] // batch_size
+    order = generator.permutation(batches * batch_size).reshape(batches, batch_size)
+    return map_arrays(lambda x: x[0][:, order].swapaxes(0, 1), joined)
 
 
 def side_by_side(parts: Sequence[Replayed]) -> Replayed:

@@ -63,6 +63,10 @@ class Trajectory(NamedTuple):
     recurrent_state: FloatArray | None = None
     # bool [T + 1, B, action_units], the actions that each observation allows, or None.
     action_masks: BoolArray | None = None
+    # float32 [1, B], sampling priorities of replayed sequences, or None.
+    priorities: FloatArray | None = None
+    # int64 [1, B, 2], environment and number of replayed sequences, for PriorityUpdate.
+    rows: IntArray | None = None
 
     @property
     def stack(self) -> int:
@@ -73,7 +77,7 @@ class Trajectory(NamedTuple):
 FRAME_FIELDS = ("observations", "starts")
 """Fields with a row for each frame instead of one for each step."""
 NETWORK_NOISE, RECURRENT_STATE = "network_noise", "recurrent_state"
-ONE_ROW_FIELDS = (NETWORK_NOISE, RECURRENT_STATE)
+ONE_ROW_FIELDS = (NETWORK_NOISE, RECURRENT_STATE, "priorities", "rows")
 """Fields with one row for all steps."""
 ACTION_MASKS = "action_masks"
 LONGER_FIELDS = ("values", ACTION_MASKS)
@@ -81,7 +85,10 @@ LONGER_FIELDS = ("values", ACTION_MASKS)
 
 
 class Replayed(Trajectory):
-    """K batches of trajectories from the replay: arrays are [K, T, B, ...]."""
+    """K batches of trajectories from the replay: arrays are [K, T, B, ...].
+
+    Those that have `rows` are sequences, drawn one by one from all environments.
+    """
 
 
 class Transitions(NamedTuple):
@@ -193,9 +200,9 @@ def vectors_of(observations: Observations) -> Array:
 
 
 class PriorityUpdate(NamedTuple):
-    """New errors of M transitions, which a learner reports to its replay."""
+    """New errors of M transitions or sequences, which a learner reports to a replay."""
 
-    rows: IntArray  # int64 [M, 2], as in Transitions
+    rows: IntArray  # int64 [M, 2], as in Transitions or Replayed
     errors: FloatArray  # float32 [M], differences between predictions and targets
 
 

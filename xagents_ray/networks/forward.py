@@ -16,9 +16,7 @@ Join = Callable[[Sequence[Array], Sequence[Array]], Any]
 """Returns what a layer reads, given the input arrays and the outputs of layers."""
 
 
-def bind_network(
-    layout: Layout, arrays: Mapping[str, Array]
-) -> Callable[..., list[FloatArray]]:
+def bind_network(layout: Layout, arrays: Mapping[str, Array]) -> Callable[..., Any]:
     """Return the network's forward pass with its weights bound, as a function.
 
     Args:
@@ -29,7 +27,9 @@ def bind_network(
         arrays if the network reads several, to a list with float32 [B, units] per
         output. It normalizes the vectors of the input if `arrays` has the arrays of
         `moments.statistics_shapes`. If layers are noisy, it takes an optional second
-        argument: noise, float32 [B, noise_units].
+        argument: noise, float32 [B, noise_units]. If the network has memory, it also
+        takes `state`, float32 [B, state_units], and returns that list and the next
+        state.
     """
     normalize = _normalizing(arrays)
     scales = _scales(layout, normalize is not None)
@@ -43,6 +43,8 @@ def bind_network(
         for layer, own in zip(layout.layers, layout.noise_places, strict=True)
     ]
     names = [each.name for each in layout.inputs]
+    if layout.state_units:
+        return _recurrent_forward(layout, steps, normalize)
 
     def forward(x: Observations, noise: FloatArray | None = None) -> list[FloatArray]:
         x = x if normalize is None else normalize(x)
@@ -57,6 +59,38 @@ def bind_network(
             else:
                 values.append(step(read, noise[:, own]))
         return [values[i] for i in layout.outputs]
+
+    return forward
+
+
+def _recurrent_forward(
+    layout: Layout, steps: Sequence[Any], normalize: Callable[[Any], Any] | None
+) -> Callable[..., tuple[list[FloatArray], FloatArray]]:
+    """Return the forward pass of a network with memory; see `bind_network`."""
+    names = [each.name for each in layout.inputs]
+    parts = [*zip(steps, layout.state_places, strict=True)]
+
+    def forward(
+        x: Observations, noise: FloatArray | None = None, *, state: FloatArray
+    ) -> tuple[list[FloatArray], FloatArray]:
+        x = x if normalize is None else normalize(x)
+        inputs = [x[name] for name in names] if names else [x]
+        values: list[FloatArray] = []
+        states: list[FloatArray] = []
+        for (step, source, join, own), place in parts:
+            read = inputs[-1 - source] if source < 0 else values[source]
+            if join is not None:
+                read = join(inputs, values)
+            if place is not None:
+                value, after = step(read, state[:, place])
+                values.append(value)
+                states.append(after)
+            elif noise is None or own is None:
+                values.append(step(read))
+            else:
+                values.append(step(read, noise[:, own]))
+        after = states[0] if len(states) == 1 else np.concatenate(states, axis=-1)
+        return [values[i] for i in layout.outputs], after
 
     return forward
 

@@ -1,7 +1,7 @@
 """The Keras model of a layout; imports TensorFlow, so env actors don't use it."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -134,6 +134,7 @@ def build_model(
     """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
     If the network reads several arrays, the input is a list of them, in their order.
+    The noise, if `takes_noise`, and what `_memory_inputs` returns follow it in a list.
     Initial weights depend on the seed and on the model's name. Weights and outputs are
     float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
 
@@ -153,21 +154,43 @@ def build_model(
     seeds = entropy.generate_state(len(layout.layers))
     draw: Any = _stand_in if seed is None else partial(_initializer, redrawn=redrawn)
     inputs = _inputs(layout)
-    x: Any = inputs if layout.inputs else inputs[0]
-    noise = keras.Input((layout.noise_units,), name="noise") if takes_noise else None
-    exact, values = _heads(layout), list[Any]()
-    places = zip(layout.layers, seeds, layout.noise_places, strict=True)
-    for i, (layer, own, place) in enumerate(places):
-        read = _input_of(layer, inputs, values)
-        made = layer.keras(keras.layers, partial(draw, seed=int(own)))
+    noise = [keras.Input((layout.noise_units,), name="noise")] * takes_noise
+    memory = _memory_inputs(layout)
+    exact = _heads(layout)
+
+    def made(i: int) -> Any:
+        layer = layout.layers[i].keras(keras.layers, partial(draw, seed=int(seeds[i])))
         if dtype == "bfloat16" and i not in exact:
-            made.dtype_policy = "mixed_bfloat16"
-        if noise is None or place is None:
-            values.append(made(read))
+            layer.dtype_policy = "mixed_bfloat16"
+        return layer
+
+    values = _values(layout, made, inputs, noise, memory)
+    x: Any = inputs if layout.inputs else inputs[0]
+    given = [x, *noise, *memory] if noise or memory else x
+    return keras.Model(given, [values[i] for i in layout.outputs], name=name)
+
+
+def _values(
+    layout: Layout,
+    made: Callable[[int], Any],
+    inputs: Sequence[Any],
+    noise: Sequence[Any],
+    memory: Sequence[Any],
+) -> list[Any]:
+    """Return the output of each layer; `made` returns its Keras layer."""
+    values = list[Any]()
+    places = zip(layout.layers, layout.noise_places, layout.state_places, strict=True)
+    for i, (layer, noise_place, state_place) in enumerate(places):
+        read, call = _input_of(layer, inputs, values), made(i)
+        if state_place is not None:
+            state, starts = memory
+            y, _ = call(read, state[:, state_place], starts)
+        elif noise and noise_place is not None:
+            y = call(read, noise[0][:, noise_place])
         else:
-            values.append(made(read, noise[:, place]))
-    ends = [values[i] for i in layout.outputs]
-    return keras.Model(x if noise is None else [x, noise], ends, name=name)
+            y = call(read)
+        values.append(y)
+    return values
 
 
 def _inputs(layout: Layout) -> list[Any]:
@@ -176,6 +199,35 @@ def _inputs(layout: Layout) -> list[Any]:
         keras.Input(each.shape, name=f"observation-{i}" if i else "observation")
         for i, each in enumerate(layout.arrays)
     ]
+
+
+def _memory_inputs(layout: Layout) -> list[Any]:
+    """Return a model's inputs for its memory, none if it has none.
+
+    They are the state before row 0, float32 [B, state_units], and `starts`, bool
+    [T, B]: the state is zeroed before these rows. The model's other inputs and its
+    outputs then have T * B rows, time-major.
+    """
+    if not layout.state_units:
+        return []
+    state = keras.Input((layout.state_units,), name="state")
+    return [state, keras.Input(batch_shape=(None, None), dtype="bool", name="starts")]
+
+
+def final_state_model(layout: Layout, model: Any) -> Any:
+    """Return a `keras.Model` that maps the inputs of a model to its final state.
+
+    That is float32 [B, state_units], the state after the last row. Both models share
+    their weights.
+
+    Args:
+        layout: a network with memory.
+        model: the model of the network, from `build_model`.
+    """
+    recurrent = [layer.name for layer in layout.layers if layer.state_units]
+    states = [model.get_layer(name).output[1] for name in recurrent]
+    joined = states[0] if len(states) == 1 else keras.ops.concatenate(states, axis=-1)
+    return keras.Model(model.input, joined)
 
 
 def _input_of(layer: Layer, inputs: Sequence[Any], values: Sequence[Any]) -> Any:

@@ -8,10 +8,12 @@ import keras
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import VECTOR, EnvSpec
 from xagents_ray.core.trajectory import FloatArray
-from xagents_ray.networks.keras import build_model, named_weights
+from xagents_ray.networks.keras import build_model, final_state_model, named_weights
 from xagents_ray.networks.layout import Layout
 
 __autograph__ = False
+
+_STATE = "state"
 
 
 def of_observations(
@@ -21,6 +23,9 @@ def of_observations(
     spec: EnvSpec,
 ) -> Any:
     """Return a `keras.Model` that maps an environment's observations to the outputs.
+
+    With memory, it also takes `state`, float32 [B, state_units], last in a list or by
+    its name in a dict of named inputs, and its last output is the next state.
 
     Args:
         layout: the network.
@@ -38,8 +43,7 @@ def of_observations(
         given = keras.Input(space.shape, dtype=dtype, name="observation")
         x = _stacked(given, frame, spec.stack) if spec.is_image else given
         x = keras.layers.Reshape(layout.input_shape)(x)
-        outputs = model(_scaled(x, layout.scale, weights))
-        return keras.Model(given, outputs, name="policy")
+        return _policy(layout, model, given, _scaled(x, layout.scale, weights))
     named = {x.name: _named_input(x.name, space[x.name]) for x in spec.inputs}
     inputs: list[Any] = []
     for each in layout.inputs:
@@ -52,7 +56,24 @@ def of_observations(
             x = keras.layers.Reshape(each.shape)(x)
             inputs.append(_scaled(x, each.scale, {}))
     given = {_own_name(name): x for name, x in named.items()}
-    return keras.Model(given, model(inputs), name="policy")
+    return _policy(layout, model, given, inputs)
+
+
+def _policy(layout: Layout, model: Any, given: Any, x: Any) -> Any:
+    """Return the whole policy, given its inputs and the network's of these.
+
+    With memory, it also takes a state and returns the next one.
+    """
+    if not layout.state_units:
+        return keras.Model(given, model(x), name="policy")
+    state = keras.Input((layout.state_units,), name=_STATE)
+    none_start = keras.ops.zeros_like(state[None, :, 0], dtype="bool")
+    inputs = [x, state, none_start]
+    outputs, after = model(inputs), final_state_model(layout, model)(inputs)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    named = isinstance(given, dict)
+    whole = {**given, _STATE: state} if named else [given, state]
+    return keras.Model(whole, [*outputs, after], name="policy")
 
 
 def _named_input(name: str, space: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from xagents_ray.networks.inputs import InputPart, NetworkInputs
 from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
+from xagents_ray.networks.translated_memory import memory_layer
 
 
 class KerasNetwork(NamedTuple):
@@ -263,6 +264,8 @@ def _layer(
     if kind == "Embedding" and not own["mask_zero"]:
         outputs = (*shape, int(own["output_dim"]))
         return Embedding(**facts, output_shape=outputs, count=int(own["input_dim"]))
+    if (memory := memory_layer(kind, own, shape, facts)) is not None:
+        return memory
     is_usual = own.get("center") and own.get("scale") and not own.get("rms_scaling")
     if kind == "LayerNormalization" and is_usual:
         if own["axis"] in (-1, [-1], len(shape), [len(shape)]):

@@ -8,12 +8,15 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
+from xagents_ray.networks.recurrent import GRU, LSTM
 from xagents_ray.networks.section import INITIALIZERS, keras_initializer
 
 BUILT_IN_KINDS: dict[str, type[Layer]] = {
     "convolutional": Convolutional,
     "dense": Dense,
     "flatten": Flatten,
+    "gru": GRU,
+    "lstm": LSTM,
 }
 """The built-in kinds of layers, by their names in .cfg sections."""
 LAYER_ENTRY_POINTS = "xagents_ray.layers"

@@ -73,6 +73,11 @@ class Layer(ABC):
         """Number of standard normal samples that it takes per input as noise."""
         return 0
 
+    @property
+    def state_units(self) -> int:
+        """Size of the state that it has from step to step; 0 without memory."""
+        return 0
+
     def moved(self, places: Mapping[int, int]) -> "Layer":
         """Return the layer with its sources' indices mapped to new ones.
 

@@ -58,11 +58,17 @@ class Layout:
     @property
     def noise_places(self) -> list[slice | None]:
         """Each layer's slice of a noise vector; None for layers without noise."""
-        ends = itertools.accumulate(layer.noise_units for layer in self.layers)
-        return [
-            slice(end - layer.noise_units, end) if layer.noise_units else None
-            for layer, end in zip(self.layers, ends, strict=True)
-        ]
+        return _places([layer.noise_units for layer in self.layers])
+
+    @property
+    def state_units(self) -> int:
+        """Size of the state of its recurrent layers; 0 without memory."""
+        return sum(layer.state_units for layer in self.layers)
+
+    @property
+    def state_places(self) -> list[slice | None]:
+        """Each layer's slice of a state; None for layers without memory."""
+        return _places([layer.state_units for layer in self.layers])
 
     @property
     def arrays(self) -> tuple[InputArray, ...]:
@@ -138,6 +144,13 @@ class Layout:
         Shared layers are copied for all outputs but the first: `dense-0-2`.
         """
         return join_branches([(self, number) for number in range(len(self.outputs))])
+
+
+def _places(sizes: Sequence[int]) -> list[slice | None]:
+    """Return each layer's slice of a vector; None for layers without a part of it."""
+    ends = itertools.accumulate(sizes)
+    pairs = zip(sizes, ends, strict=True)
+    return [slice(end - size, end) if size else None for size, end in pairs]
 
 
 def join_branches(branches: Sequence[tuple[Layout, int]]) -> Layout:

@@ -15,13 +15,17 @@ from xagents_ray.core.spec import FORBIDDEN, VECTOR, EnvSpec
 from xagents_ray.core.trajectory import ACTION_MASKS, Array, FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.inputs import InputArray
+from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
+from xagents_ray.networks.recurrent import Recurrent
 
 _SAMPLES = 3
 """Number of observations on which the model's and the policy's actions are compared."""
 
 _PREFIX = "observation/"
 """Begin of the names of inputs for named parts of an observation."""
+_STATE, _NEXT_STATE = "state", "next_state"
+"""Names of input and output for the state of recurrent layers."""
 
 Given = Sequence[tuple[str, Any, tuple[int, ...]]]
 """Name and dtype of each of a model's inputs, and its shape without the batch."""
@@ -50,10 +54,10 @@ def build_onnx(
     observations, actions = spaces
     graph = OnnxGraph()
     given = _given(run, observations)
-    outputs = _network(graph, run, given, arrays)
-    best, masks = outputs, list[tuple[str, Any, tuple[int, ...]]]()
+    outputs, state = _network(graph, run, given, arrays)
+    best, more = outputs, list[tuple[str, Any, tuple[int, ...]]]()
     if run.spec.has_action_masks:
-        masks = [(ACTION_MASKS, np.bool_, (run.spec.action_units,))]
+        more = [(ACTION_MASKS, np.bool_, (run.spec.action_units,))]
         best = graph.add("Where", ACTION_MASKS, outputs, np.float32(FORBIDDEN))
     action = _action(graph, best, actor, actions, run.spec)
     units = run.layout.layers[run.layout.outputs[0]].output_shape
@@ -61,9 +65,13 @@ def build_onnx(
         "action": (action, actions.dtype, actions.shape),
         "output": (outputs, np.float32, units),
     }
+    if state:
+        form = np.float32, (run.layout.state_units,)
+        more.append((_STATE, *form))
+        results[_NEXT_STATE] = (state, *form)
     about = f"{run.algorithm.name} of {run.config.env.env}"
     return graph.model(
-        [*given, *masks],
+        [*given, *more],
         results,
         doc_string=about,
         producer_name="xagents-ray",
@@ -71,27 +79,34 @@ def build_onnx(
     )
 
 
-def check_actions(model: Any, run: RunSpec, act: Callable[..., Array]) -> None:
+def check_actions(
+    model: Any, run: RunSpec, predict: Callable[..., tuple[Array, Array | None]]
+) -> None:
     """Raise UserError when a model's actions differ from those of its policy.
 
     Policies of other packages may define greedy actions differently.
+
+    Args:
+        model: the ONNX model.
+        run: the run whose policy it is.
+        predict: the policy's `predict`.
     """
     from onnx.reference import ReferenceEvaluator
 
     generator = np.random.default_rng(0)
     given = {each.name: _sample(each, generator) for each in model.graph.input}
-    masks = None
+    masks, state = None, given.get(_STATE)
     if ACTION_MASKS in given:
         masks = given[ACTION_MASKS] = _some_masks(run.spec)
     with np.errstate(all="ignore"):
         actions = ReferenceEvaluator(model).run(["action"], given)[0]
-    named = {n.removeprefix(_PREFIX): x for n, x in given.items() if x is not masks}
+    rest = {n: x for n, x in given.items() if n not in (ACTION_MASKS, _STATE)}
+    named = {n.removeprefix(_PREFIX): x for n, x in rest.items()}
     batch = named.get("observation", named) if len(named) == 1 else named
     widths = np.subtract(run.spec.action_high, run.spec.action_low)
     widest = np.max(widths, initial=1, where=np.isfinite(widths))
-    if not np.allclose(
-        actions, act(batch, action_masks=masks), rtol=1e-4, atol=1e-4 * widest
-    ):
+    expected, _ = predict(batch, state, action_masks=masks)
+    if not np.allclose(actions, expected, rtol=1e-4, atol=1e-4 * widest):
         raise UserError(
             f"{run.algorithm.name} can't be exported: its {run.algorithm.policy} "
             "doesn't act by the largest output or by means within the bounds; take "
@@ -204,9 +219,14 @@ def _joined(graph: OnnxGraph, spec: EnvSpec, given: Given) -> str:
 
 def _network(
     graph: OnnxGraph, run: RunSpec, given: Given, arrays: Mapping[str, FloatArray]
-) -> str:
-    """Add the layers of the first output, which has the actions; return its name."""
+) -> tuple[str, str]:
+    """Add the layers of the first output, which has the actions.
+
+    Returns:
+        Names of the output and of the next state; "" without memory.
+    """
     layout = run.layout
+    states = dict[int, str]()
 
     @functools.cache
     def output_of(i: int) -> str:
@@ -217,9 +237,27 @@ def _network(
         if layer.more_sources:
             more = map(output_of, layer.more_sources)
             read = graph.add("Concat", read, *more, axis=-1)
-        return layer.onnx(graph, read, arrays)
+        if not isinstance(layer, Recurrent):
+            return layer.onnx(graph, read, arrays)
+        y, states[i] = layer.onnx_step(graph, read, _state_of(graph, layout, i), arrays)
+        return y
 
-    return output_of(layout.outputs[0])
+    output = output_of(layout.outputs[0])
+    if not layout.state_units:
+        return output, ""
+    places = enumerate(layout.state_places)
+    # Layers that only values depend on keep their state.
+    parts = [states.get(i) or _state_of(graph, layout, i) for i, at in places if at]
+    joined = parts[0] if len(parts) == 1 else graph.add("Concat", *parts, axis=1)
+    return output, joined
+
+
+def _state_of(graph: OnnxGraph, layout: Layout, index: int) -> str:
+    """Add a recurrent layer's part of the state; return its name."""
+    place = layout.state_places[index]
+    assert place is not None
+    bounds = np.array([place.start]), np.array([place.stop])
+    return graph.add("Slice", _STATE, *bounds, np.array([1]))
 
 
 def _action(

@@ -19,7 +19,12 @@ from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
-from xagents_ray.core.trajectory import BoolArray, Observations, paired_arrays
+from xagents_ray.core.trajectory import (
+    BoolArray,
+    FloatArray,
+    Observations,
+    paired_arrays,
+)
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.own_rollouts import FinishedRollouts
@@ -90,6 +95,7 @@ class Agent:
         self._masks: BoolArray | None = None  # of the newest observations
         self._rows: TrajectoryWriter | None = None
         self._chosen: Actions | None = None
+        self._state: FloatArray | None = None  # recurrent state before `_chosen`
         self._metrics: dict[str, float] = {}  # of a learning phase within `act`
         self.env_steps = 0
 
@@ -225,11 +231,15 @@ class Agent:
     def _begin(self, before: FrameWindow) -> None:
         """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
-        is_image = self._run.spec.is_image
-        self._rows = TrajectoryWriter(
-            before, length, is_image, self._coder, self._masks
-        )
         self._policy.begin_rollout(self._generators)
+        self._rows = TrajectoryWriter(
+            before,
+            length,
+            self._run.spec.is_image,
+            self._coder,
+            self._masks,
+            self._policy.recurrent_state,
+        )
         self._noise = self._policy.noise(self._generators, length)
         self._row = 0
 
@@ -241,6 +251,9 @@ class Agent:
         seen, noise = self._rows.input(self._row), self._noise[self._row]
         self._policy.action_masks = self._rows.action_masks(self._row)
         done = self.env_steps + self._row * self._n_envs
+        if self._chosen is None:
+            self._state = self._policy.recurrent_state
+        self._policy.recurrent_state = self._state  # also if act is called again
         self._chosen = self._policy.act(seen, noise, done)
         return self._chosen
 

@@ -118,8 +118,8 @@ class Policy:
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: state that the previous call returned; None at first. Only persistent
-                noise has one, [B, n]: `--noise ou` or `parameter`, `--sde-frequency`.
+            state: state [B, n] that the previous call returned; None at first. Only
+                memory and lasting noise have one: `--noise`, `--sde-frequency`.
             episode_start: bool [B], which observations begin an episode; their state
                 is reset.
             deterministic: whether to take the most likely actions instead of sampling
@@ -145,21 +145,19 @@ class Policy:
             none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
             self._actor.action_masks = reader.given(action_masks, none_ended)
         with one_blas_thread():
-            if deterministic:
-                chosen = self._actor.greedy(rows)
-            else:
-                chosen, state = self._sampler.draw(rows, state, episode_start)
+            chosen, state = self._sampler.act(rows, state, episode_start, deterministic)
         actions = self._conversion.actions(chosen)
         return (actions[0] if is_single else actions), state
 
     def act(
         self, observation: Any, deterministic: bool = True, action_masks: Any = None
     ) -> Any:
-        """Return the actions of `predict`, without a state.
+        """Return the actions of `predict`, for policies without memory.
 
         >>> int(xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])) in (0, 1)
         True
         """
+        self._sampler.check_no_memory()
         return self.predict(observation, None, None, deterministic, action_masks)[0]
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -270,8 +268,10 @@ class Policy:
 
         The input `observation` is a batch as for `predict`; with images and more, or
         with --critic-inputs, which it lacks, there is an `observation/NAME` for each
-        named input. Normalization is part of the model. The outputs are `action`, the
-        actions of `predict` (float32 instead of float64), and `output`, float32 [B,
+        named input. With memory, `state`, float32 [B, n], zeros where an episode
+        begins, is an input and `next_state` an output; masks are the input
+        `action_masks`. Normalization is part of the model. The outputs are `action`,
+        the actions of `predict` (float32 instead of float64), and `output`, float32 [B,
         units]: logits, action values, or means before --action-scaling and clipping.
 
         Args:
@@ -290,7 +290,7 @@ class Policy:
         """
         arrays, spaces = self._trained.weights.arrays, self._conversion.spaces
         model = onnx_export.build_onnx(self._run, arrays, self._actor, spaces)
-        onnx_export.check_actions(model, self._run, self.act)
+        onnx_export.check_actions(model, self._run, self.predict)
         onnx_export.write_onnx(model, Path(path))
 
     def to_keras(self) -> Any:

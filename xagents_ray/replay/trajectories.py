@@ -10,8 +10,11 @@ from xagents_ray.core.trajectory import (
     FRAME_FIELDS,
     LONGER_FIELDS,
     NETWORK_NOISE,
+    ONE_ROW_FIELDS,
+    RECURRENT_STATE,
     Array,
     Fill,
+    IntArray,
     Replayed,
     Trajectory,
     field_types,
@@ -36,9 +39,10 @@ class TrajectoryReplay(Replay):
         longest: number of rows of each trajectory.
         seed: seed of the sampling.
         behavior: stored field of the behavior policy: `probabilities`, for discrete
-            actions, or `log_probs`.
+            actions, or `log_probs`; None stores neither.
         noise_units: size of each trajectory's noise on the acting network's weights; 0
             if it has none.
+        state_units: size of the state of its recurrent layers; 0 if it has none.
     """
 
     def __init__(
@@ -48,18 +52,22 @@ class TrajectoryReplay(Replay):
         n_envs: int,
         longest: int,
         seed: int,
-        behavior: str = "probabilities",
+        behavior: str | None = "probabilities",
         noise_units: int = 0,
+        state_units: int = 0,
     ) -> None:
         self._quota = env_quotas(capacity, n_envs)
         # Time-major within a slot, like trajectories and samples.
         self._stored: dict[str, Any] = {}
-        types, slots = field_types(spec, noise_units), int(self._quota[0])
-        names = [*required_fields(Trajectory), behavior]
+        types = field_types(spec, noise_units, state_units)
+        slots = int(self._quota[0])
+        names = [*required_fields(Trajectory)]
+        names += [] if behavior is None else [behavior]
         names += [ACTION_MASKS] * spec.has_action_masks
-        for name in names + [NETWORK_NOISE] * (noise_units > 0):
+        names += [NETWORK_NOISE] * (noise_units > 0)
+        for name in names + [RECURRENT_STATE] * (state_units > 0):
             more = spec.stack if name in FRAME_FIELDS else name in LONGER_FIELDS
-            rows = 1 if name == NETWORK_NOISE else more + longest
+            rows = 1 if name in ONE_ROW_FIELDS else more + longest
             self._stored[name] = empty_rings(types[name], (slots, rows, n_envs))
         self._observations = self._stored["observations"]
         self._inserted = np.zeros(n_envs, np.int64)
@@ -92,10 +100,15 @@ class TrajectoryReplay(Replay):
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs = np.tile(np.flatnonzero(self._inserted), batch_size)
         held = np.minimum(self._inserted, self._quota)[envs]
-        slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
+        slots = self._random.integers(held, size=(batches, len(envs)))
+        return self._at(slots, envs)
+
+    def _at(self, slots: IntArray, envs: IntArray) -> Replayed:
+        """Return batches of trajectories, given slots [K, N] and environments."""
 
         def drawn(ring: Array) -> Array:
-            return ring[slots, np.arange(ring.shape[1])[:, None], envs]
+            rows = np.arange(ring.shape[1])[:, None]
+            return ring[slots[:, None], rows, envs[..., None, :]]
 
         fields: dict[str, Any] = {
             name: map_array(drawn, rings) for name, rings in self._stored.items()

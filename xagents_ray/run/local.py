@@ -90,7 +90,7 @@ class LocalDriver:
         self._replay: Replay | None = None
         self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0
-        kind, config = run.algorithm.replay, self._config.replay
+        kind, config = run.replay_kind, self._config.replay
         if kind is not None and config is not None:
             self._goal_rewards = goal_rewards(run.config, run.spec)
             self._replay = replay_for(
@@ -101,6 +101,7 @@ class LocalDriver:
                 run.seed,
                 goal_rewards=self._goal_rewards,
                 noise_units=run.stored_noise_units,
+                state_units=run.stored_state_units,
             )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)

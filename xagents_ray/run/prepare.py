@@ -11,6 +11,7 @@ from typing import Any
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.policy_gradient import ActionRange
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.algorithms.sequence_replay import check_sequences
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
@@ -231,6 +232,7 @@ def build_run(
     )
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
+    check_sequences(config.algorithm, layouts, config.env.n_envs)
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
@@ -261,11 +263,14 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
         run: the prepared run.
         capacity: total capacity of the replay buffer for all environments.
     """
-    kind, config = run.algorithm.replay, run.config.algorithm.replay
+    kind, config = run.replay_kind, run.config.algorithm.replay
     if kind is None or config is None:
         return 0
-    n_envs, noise_units = run.config.env.n_envs, run.stored_noise_units
-    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, noise_units).nbytes
+    n_envs, units = (
+        run.config.env.n_envs,
+        (run.stored_noise_units, run.stored_state_units),
+    )
+    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, *units).nbytes
 
 
 def new_directory(run: RunSpec) -> RunDirectory:

@@ -27,12 +27,14 @@ def empty_replay(
     n_envs: int,
     seed: int,
     noise_units: int,
+    state_units: int = 0,
 ) -> Replay:
     """Create a replay of a class without committing its memory."""
     make: Callable[..., Replay] = resolve_class("replay", kind)
-    more = [noise_units] if noise_units else []
+    units = {"noise_units": noise_units, "state_units": state_units}
+    more = {name: size for name, size in units.items() if size}
     return make(
-        spec, capacity, n_envs, config.batch_steps, seed, *config.arguments, *more
+        spec, capacity, n_envs, config.batch_steps, seed, *config.arguments, **more
     )
 
 
@@ -45,6 +47,7 @@ def replay_for(
     shard: int = 0,
     goal_rewards: GoalRewardFunction | None = None,
     noise_units: int = 0,
+    state_units: int = 0,
 ) -> Replay:
     """Create the replay of a run, or a shard of it.
 
@@ -57,6 +60,7 @@ def replay_for(
         shard: index of the shard, among `config.replay_shards`.
         goal_rewards: function that computes the rewards of relabeled goals.
         noise_units: see `RunSpec.stored_noise_units`.
+        state_units: see `RunSpec.stored_state_units`.
     Raises:
         UserError: the machine's memory can't hold it.
     """
@@ -64,9 +68,8 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        replay = empty_replay(
-            kind, spec, config, size, end - first, seed + shard, noise_units
-        )
+        sizes = size, end - first, seed + shard, noise_units, state_units
+        replay = empty_replay(kind, spec, config, *sizes)
         if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
     except MemoryError:
