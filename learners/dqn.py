@@ -160,9 +160,12 @@ class DQN:
         Also return the row of each step's next observation, int32 [T * N].
         """
         c, masks, burn_in = self._config, r.action_masks, self._config.burn_in
-        rows = r.rewards[burn_in:], r.terminated[burn_in:], r.valid[burn_in:]
         sums, discounts, steps = returns.n_step_sums(
-            *rows, c.gamma, min(c.n_step, c.rollout_length - burn_in)
+            r.rewards[burn_in:],
+            r.terminated[burn_in:],
+            r.valid[burn_in:],
+            c.gamma,
+            min(c.n_step, c.rollout_length - burn_in),
         )
         ahead = flatten_time(steps) * tf.shape(steps)[1]
         later = tf.range(tf.size(steps)) + ahead
@@ -233,8 +236,9 @@ class DQN:
             targets, clipped = self._target_probs(batch, target, allowed)
             metrics["clipped"] = _mean(clipped, valid)
         else:
-            following = batch.discounts, target.values, allowed
-            targets = losses.q_targets(batch.rewards, *following)
+            targets = losses.q_targets(
+                batch.rewards, batch.discounts, target.values, allowed
+            )
         with tf.GradientTape() as tape:
             predicted = before(self._q, noise[-1])
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)

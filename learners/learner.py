@@ -115,8 +115,8 @@ class Learner:
         self._compiled = compiled
         self._widths = self._round_widths(n_envs)
         self._names: list[tuple[str, ...]] = []
-        units = layouts[0].noise_units, layouts[0].state_units
-        signature = self._data.signature(spec, *units), _FACTS
+        noise, state = layouts[0].noise_units, layouts[0].state_units
+        signature = self._data.signature(spec, noise, state), _FACTS
         self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)

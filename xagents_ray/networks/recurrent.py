@@ -155,8 +155,9 @@ class LSTM(Recurrent):
         """Add a step to an ONNX graph; return the names of output and next state."""
         kernel, recurrent, bias = (arrays[name] for name in self.shapes)
         h, c = (_slice(graph, state, i, self.units) for i in range(2))
-        products = graph.add("MatMul", x, kernel), graph.add("MatMul", h, recurrent)
-        z = graph.add("Add", graph.add("Add", *products), bias)
+        z = graph.add("MatMul", x, kernel)
+        z = graph.add("Add", z, graph.add("MatMul", h, recurrent))
+        z = graph.add("Add", z, bias)
         i, f, g, o = (
             graph.add("Tanh" if k == 2 else "Sigmoid", _slice(graph, z, k, self.units))
             for k in range(4)
@@ -241,8 +242,8 @@ def _sigmoid(x: FloatArray) -> FloatArray:
 def _slice(graph: OnnxGraph, x: str, index: int, units: int) -> str:
     """Return the name of a part of [B, n * units] in an ONNX graph: [B, units]."""
     begin = index * units
-    bounds = np.array([begin]), np.array([begin + units])
-    return graph.add("Slice", x, *bounds, np.array([1]))
+    end = np.array([begin + units])
+    return graph.add("Slice", x, np.array([begin]), end, np.array([1]))
 
 
 def with_memory(layout: Layout, kind: type[Recurrent], units: int) -> Layout:

@@ -256,8 +256,8 @@ def _state_of(graph: OnnxGraph, layout: Layout, index: int) -> str:
     """Add a recurrent layer's part of the state; return its name."""
     place = layout.state_places[index]
     assert place is not None
-    bounds = np.array([place.start]), np.array([place.stop])
-    return graph.add("Slice", _STATE, *bounds, np.array([1]))
+    begin, end = np.array([place.start]), np.array([place.stop])
+    return graph.add("Slice", _STATE, begin, end, np.array([1]))
 
 
 def _action(

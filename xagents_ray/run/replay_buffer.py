@@ -68,8 +68,16 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        sizes = size, end - first, seed + shard, noise_units, state_units
-        replay = empty_replay(kind, spec, config, *sizes)
+        replay = empty_replay(
+            kind,
+            spec,
+            config,
+            size,
+            end - first,
+            seed + shard,
+            noise_units,
+            state_units,
+        )
         if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
     except MemoryError:
