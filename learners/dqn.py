@@ -236,9 +236,8 @@ class DQN:
             targets, clipped = self._target_probs(batch, target, allowed)
             metrics["clipped"] = _mean(clipped, valid)
         else:
-            targets = losses.q_targets(
-                batch.rewards, batch.discounts, target.values, allowed
-            )
+            discounts = batch.discounts
+            targets = losses.q_targets(batch.rewards, discounts, target.values, allowed)
         with tf.GradientTape() as tape:
             predicted = before(self._q, noise[-1])
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)

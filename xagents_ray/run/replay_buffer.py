@@ -68,15 +68,9 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
+        own, envs = seed + shard, end - first
         replay = empty_replay(
-            kind,
-            spec,
-            config,
-            size,
-            end - first,
-            seed + shard,
-            noise_units,
-            state_units,
+            kind, spec, config, size, envs, own, noise_units, state_units
         )
         if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
