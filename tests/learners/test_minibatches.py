@@ -10,7 +10,12 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.learners.metrics import no_means
-from xagents_ray.learners.minibatches import _part, shuffled_indices, update_in_passes
+from xagents_ray.learners.minibatches import (
+    _part,
+    shuffled_indices,
+    update_in_passes,
+    update_on_batches,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
@@ -70,3 +75,16 @@ def test_parts_of_many_rows_are_whole() -> None:
     for j in (0, 2047, 2048, parts - 1):
         rows, is_own = _part(order, tf.constant(j), parts)
         assert rows[is_own].numpy().tolist() == [*range(256 * j, 256 * (j + 1))]
+
+
+def test_each_batch_of_a_phase_is_learned_from_in_order() -> None:
+    phase: Any = SimpleNamespace(batches=5)
+    setup: Any = SimpleNamespace(stopping=False)
+    seen: list[int] = []
+
+    def update(k: Any, metrics: int) -> int:
+        seen.append(int(k))
+        return metrics + 1
+
+    assert update_on_batches(update, 0, phase, setup) == 5
+    assert seen == [0, 1, 2, 3, 4]

@@ -41,4 +41,6 @@ def test_gaussians_come_within_a_tenth_of_the_range(agent: str, kind: str) -> No
 @pytest.mark.parametrize("kind", ["bits", "signs"])
 @pytest.mark.parametrize("agent", ["ddpg", "sac", "td3"])
 def test_the_largest_integers_are_learned(agent: str, kind: str) -> None:
-    assert greedy_return(agent, kind, **SMALL) >= -0.025
+    # With less noise TD3 stays on an integer below: neighbors give equal rewards there.
+    settings = {"step_noise_coef": 0.4} if agent == "td3" else {}
+    assert greedy_return(agent, kind, **SMALL, **settings) >= -0.025
