@@ -76,3 +76,12 @@ def test_size_is_bounded(tmp_path: Path) -> None:
         read_bounded(path, 4)
     with pytest.raises(OSError, match="it is a device or a pipe"):
         read_bounded(Path("/dev/zero"), 1_000)
+
+
+def test_lists_are_counted_only_where_a_file_has_few() -> None:
+    """The states of thousands of environments have hundreds of thousands."""
+    text = "[" + "[], {}, " * 100_000 + "[]]"
+    assert len(parse_json(text)) == 200_001
+    for given in (text, text.encode()):
+        with pytest.raises(ExcessError, match="more than 20,000 lists and objects"):
+            parse_json(given, most=20_000)

@@ -14,7 +14,6 @@ from xagents_ray.core.files import open_regular
 
 _DEEPEST = 100  # levels of nesting
 _MOST_VALUES = 5_000  # of a YAML file, which takes 0.1 ms for each
-_MOST_CONTAINERS = 100_000  # lists and objects of a JSON text
 
 
 class ExcessError(ValueError):
@@ -39,17 +38,23 @@ def read_bounded(path: Path, largest: int) -> bytes:
 
 
 def parse_json(
-    text: str | bytes, parse_constant: Callable[[str], Any] | None = None
+    text: str | bytes,
+    parse_constant: Callable[[str], Any] | None = None,
+    most: int | None = None,
 ) -> Any:
-    """Return the value of a JSON text; see `json.loads` for the arguments.
+    """Return the value of a JSON text.
 
+    Args:
+        text: the text.
+        parse_constant: see `json.loads`.
+        most: maximum number of lists and objects; None for any number.
     Raises:
         ExcessError: it is nested too deeply, or has too many lists and objects.
         ValueError: it is not JSON.
     """
     brackets = ("[", "{") if isinstance(text, str) else (b"[", b"{")
-    if sum(map(text.count, brackets)) > _MOST_CONTAINERS:  # type: ignore[arg-type]
-        raise ExcessError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
+    if most is not None and sum(map(text.count, brackets)) > most:  # type: ignore[arg-type]
+        raise ExcessError(f"it has more than {most:,} lists and objects")
     too_deep = ExcessError(f"it is nested deeper than {_DEEPEST} levels")
     try:
         value = json.loads(text, parse_constant=parse_constant)

@@ -171,9 +171,7 @@ def read_sections(path: Path) -> list[Section]:
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         text = read_bounded(path, _LARGEST).decode()
-        _check_count(
-            path, sum(line.lstrip().startswith("[") for line in text.splitlines())
-        )
+        _check_count(path, text)
         parser.read_file(io.StringIO(text, newline=None))
     except ExcessError as error:
         raise UserError(f"{path}: {error}; give --model a .cfg file.") from None
@@ -189,8 +187,9 @@ def read_sections(path: Path) -> list[Section]:
     return [Section(path, name, parser[name]) for name in parser.sections()]
 
 
-def _check_count(path: Path, count: int) -> None:
+def _check_count(path: Path, text: str) -> None:
     """Raise UserError for more sections than are accepted, which take long to parse."""
+    count = sum(line.lstrip().startswith("[") for line in text.splitlines())
     if count > _MOST_LAYERS:
         raise UserError(
             f"{path}: has {count:,} layers, more than the {_MOST_LAYERS:,} that are "

@@ -18,6 +18,7 @@ from xagents_ray.storage import migrations
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20  # bytes
 _LARGEST_MANIFEST = 1 << 20  # bytes
+_MOST_ENTRIES = 20_000  # of a manifest, where each file's takes about 100 bytes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -57,7 +58,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         if directory.is_symlink():
             raise ValueError("its directory is a symbolic link")
         with _open_regular(path) as file:
-            manifest = parse_json(file.read(_LARGEST_MANIFEST))
+            manifest = parse_json(file.read(_LARGEST_MANIFEST), most=_MOST_ENTRIES)
         migrations.migrations_from(manifest["format"], path)
         for name, entry in manifest["files"].items():
             if not _NAME.fullmatch(name):
