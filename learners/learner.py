@@ -22,6 +22,7 @@ from xagents_ray.core.trajectory import (
     Weights,
 )
 from xagents_ray.learners import runtime
+from xagents_ray.learners.inference_server import InferenceServer
 from xagents_ray.learners.math import trust_region
 from xagents_ray.learners.metrics import AlgorithmOutputs, pack_metrics, unpack_metrics
 from xagents_ray.learners.normalizer import Normalizer
@@ -74,7 +75,10 @@ class Learner:
         algorithm: the algorithm that learns.
         normalizer: normalizer of observations and rewards.
         state: all variables that a checkpoint holds.
+        server: computes the acting network for env actors; None if they do.
     """
+
+    server: InferenceServer | None = None
 
     def __init__(
         self,
@@ -193,7 +197,16 @@ class Learner:
             end = begin + math.prod(variable.shape)
             arrays[name] = held[begin:end].reshape(variable.shape)
             begin = end
-        return Weights(version, arrays | self.normalizer.policy_arrays())
+        weights = Weights(version, arrays | self.normalizer.policy_arrays())
+        return weights if self.server is None else self.server.hold(weights)
+
+    def serve(self, slots: Sequence[tuple[int, int]], n_newest: int) -> None:
+        """Compute the acting network for env actors from now on.
+
+        The arguments are those of `InferenceServer`.
+        """
+        layout, spec = self.setup.layouts[0], self.setup.spec
+        self.server = InferenceServer(layout, self._config, spec, slots, n_newest)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Load weights by name, such as `policy/dense-0/kernel`, and sync the targets.

@@ -1,5 +1,6 @@
 """Normalization of observations and rewards by running statistics, in the graph."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,19 +67,9 @@ class Normalizer:
 
         Those of several arrays are a dict, and the input a list of arrays.
         """
-        if f"{OBSERVATION}/mean" not in self.variables:
-            return networks.scaled_inputs(layout, observations)
-        if layout.inputs:
-            vectors = self._normalized(observations[VECTOR])
-            return networks.scaled_inputs(layout, {**observations, VECTOR: vectors})
-        return self._normalized(observations)
-
-    def _normalized(self, observations: tf.Tensor) -> tf.Tensor:
-        """Return normalized float32 observations."""
-        mean = self.variables[f"{OBSERVATION}/mean"]
-        scaled = (tf.cast(observations, tf.float64) - mean) * self._scale(OBSERVATION)
-        clipped = tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)
-        return tf.cast(clipped, tf.float32)
+        names = [f"{OBSERVATION}/{part}" for part in ("mean", "variance")]
+        statistics = [self.variables[n] for n in names if n in self.variables]
+        return normalized_inputs(layout, observations, statistics)
 
     def rewards(self, rewards: tf.Tensor) -> tf.Tensor:
         """Return float32 rewards of any shape, scaled for learning."""
@@ -122,4 +113,33 @@ class Normalizer:
 
     def _scale(self, name: str) -> tf.Tensor:
         """Return the factor that scales a quantity to a deviation of 1, float64."""
-        return tf.math.rsqrt(self.variables[f"{name}/variance"] + STD_EPSILON)
+        return _scale_of(self.variables[f"{name}/variance"])
+
+
+def normalized_inputs(
+    layout: Layout, observations: Observations, statistics: Sequence[Any]
+) -> Any:
+    """Return observations [..., *input_shape] as the network's float32 input.
+
+    Args:
+        layout: layout of the network.
+        observations: the observations; a dict of several arrays becomes a list.
+        statistics: float64 mean and variance; empty if nothing is normalized.
+    """
+    if not statistics:
+        return networks.scaled_inputs(layout, observations)
+    if layout.inputs:
+        vectors = _normalized(observations[VECTOR], *statistics)
+        return networks.scaled_inputs(layout, {**observations, VECTOR: vectors})
+    return _normalized(observations, *statistics)
+
+
+def _normalized(observations: tf.Tensor, mean: Any, variance: Any) -> tf.Tensor:
+    """Return normalized float32 observations."""
+    scaled = (tf.cast(observations, tf.float64) - mean) * _scale_of(variance)
+    clipped = tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)
+    return tf.cast(clipped, tf.float32)
+
+
+def _scale_of(variance: Any) -> tf.Tensor:
+    return tf.math.rsqrt(variance + STD_EPSILON)

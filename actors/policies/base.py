@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from xagents_ray.actors.policies.served import ServedNetwork
 from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.core.spec import FORBIDDEN, EnvSpec
@@ -79,11 +80,13 @@ class ActorPolicy(ABC):
         squashes_actions: whether the policy takes the tanh of its network's means
             before it scales them.
         keeps_noise: whether noise on the network's weights lasts for a rollout.
+        served: the network in the learner's process; None to compute it here.
     """
 
     scales_actions: bool = False
     squashes_actions: ClassVar[bool] = False
     keeps_noise: ClassVar[bool] = False
+    served: ServedNetwork | None = None
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
@@ -108,7 +111,8 @@ class ActorPolicy(ABC):
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""
         self._arrays = weights.arrays
-        forward = bind_network(self._layout, weights.arrays)
+        forward = None if self.served is None else self.served.bind(weights)
+        forward = forward or bind_network(self._layout, weights.arrays)
         self._forward = self._with_state(forward) if self.state_units else forward
 
     @property

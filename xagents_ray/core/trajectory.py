@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from xagents_ray.core.inference import ServerAddress
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.spec import VECTOR, EnvSpec
 
@@ -230,6 +231,7 @@ class Weights(NamedTuple):
 
     version: int
     arrays: dict[str, Array]
+    server: ServerAddress | None = None  # an inference server that has them
 
 
 VERSION = "count/version"

@@ -108,11 +108,17 @@ class KerasStateDependentLogStd(keras.layers.Layer):
             shape, keras.initializers.Constant(initial), name="log_std"
         )
 
-    def call(self, x: Any) -> Any:
-        """Return float32 [B, A] from [B, L]."""
+    def call(self, x: Any, noise: Any = None) -> Any:
+        """Return float32 [B, A] from [B, L]; with noise, see the layer's `bind`."""
         x = x if self._learns_features else ops.stop_gradient(x)
         variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
-        return ops.log(variances + state_dependent.VARIANCE_EPSILON) / 2
+        y = ops.log(variances + state_dependent.VARIANCE_EPSILON) / 2
+        if noise is None:
+            return y
+        shape = -1, *self.log_std.shape
+        matrices = ops.reshape(noise, shape) * ops.exp(self.log_std)
+        drawn = ops.matmul(x[:, None], matrices)[:, 0]
+        return ops.concatenate([y, drawn * ops.exp(-y)], axis=-1)
 
 
 class KerasSelection(keras.layers.Layer):
