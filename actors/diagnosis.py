@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import random_actions

@@ -2,21 +2,21 @@
 
 import operator
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.env_state import (
     decode_array,
     decode_arrays,
     encode_array,
     encode_arrays,
 )
-from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.envs.vector import Change, Envs
-from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
+from xagents_ray.actors.envs.vector import Change
+from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.actors.policies.saved_state import encode_memory, restore_memory
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
@@ -25,12 +25,8 @@ from xagents_ray.actors.rollout import (
     TrajectoryWriter,
     first_window,
 )
-from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
+from xagents_ray.algorithms.run_spec import seed_after
 from xagents_ray.core.errors import Stopped, UserError, one_line
-from xagents_ray.core.objects import install_definitions
-from xagents_ray.core.plugins import resolve_class
-from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import (
     Array,
     Episode,
@@ -38,90 +34,6 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Weights,
 )
-from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.config import Config
-
-
-@dataclass(frozen=True)
-class ActorSetup:
-    """Settings of an env actor.
-
-    Attributes:
-        algorithm: the algorithm whose policy acts.
-        config: the config of the run.
-        layout: the layout of the network that acts.
-        seed: the seed of the run; environment i gets seed + i.
-        first_env: index of this actor's first environment among all of the run.
-        n_envs: number of environments of this actor.
-        env_threads: number of cores that the environments may use.
-        definitions: serialized definitions to install in the actor's process.
-        first_index: index that the first environment's factory receives; None for
-            `first_env`.
-        info: entries of `info` that trajectories hold.
-        has_action_masks: whether the environments give masks.
-    """
-
-    algorithm: Algorithm
-    config: Config
-    layout: Layout
-    seed: int
-    first_env: int
-    n_envs: int
-    env_threads: int
-    definitions: tuple[bytes, ...] = ()
-    first_index: int | None = None
-    info: tuple[InfoField, ...] = ()
-    has_action_masks: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        run: RunSpec,
-        n_envs: int,
-        first_env: int = 0,
-        env_threads: int | None = None,
-        definitions: tuple[bytes, ...] = (),
-        first_index: int | None = None,
-    ) -> "ActorSetup":
-        """Return the setup of one env actor of a run; see the class for arguments.
-
-        Without `env_threads`, the environments may use all cores of the run.
-        """
-        return cls(
-            run.algorithm,
-            run.config,
-            run.layout,
-            run.seed,
-            first_env,
-            n_envs,
-            env_threads or run.cores,
-            definitions,
-            first_index,
-            run.spec.info,
-            run.spec.has_action_masks,
-        )
-
-    @property
-    def places(self) -> Array:
-        """Relative indices of the environments in the run, float64 [B], from 0 to 1."""
-        own = np.arange(self.first_env, self.first_env + self.n_envs)
-        places: Array = own / max(1, self.config.env.n_envs - 1)
-        return places
-
-    def make_envs(self) -> Envs:
-        """Create the environments; raise UserError if that fails."""
-        install_definitions(self.definitions)
-        first = self.first_env if self.first_index is None else self.first_index
-        envs = make_envs(self.config.env, self.n_envs, self.env_threads, first)
-        if self.has_action_masks:
-            envs.read_masks()
-        return envs
-
-    def make_policy(self, spec: EnvSpec) -> ActorPolicy:
-        """Return the policy, without weights, for environments with this spec."""
-        kind = resolve_class("policy", self.algorithm.policy)
-        policy: ActorPolicy = kind(self.config.algorithm, spec, self.layout)
-        return policy
 
 
 class EnvActor:
@@ -143,8 +55,8 @@ class EnvActor:
         self._window: FrameWindow | None = None
         self._restarts = 0
         self._version = -1  # of the weights whose statistics the wrappers have
-        config = setup.config.algorithm
-        self._moments = RolloutMoments(config, self.spec, setup.n_envs)
+        algorithm = setup.config.algorithm
+        self._moments = RolloutMoments(algorithm, self.spec, setup.n_envs)
 
     def ready(self) -> None:
         """Do nothing; a call that returns shows that the environments exist."""
@@ -153,12 +65,19 @@ class EnvActor:
         """Pass observations through a function from now on; see `Envs.change`."""
         self._envs.change = change
 
+    def while_acting(self, function: Callable[[], None]) -> None:
+        """Call a function whenever the learner's process computes actions."""
+        if self._policy.served is not None:
+            self._policy.served.while_waiting = function
+
     def stop(self) -> None:
         """Make a rollout in progress raise Stopped; callable from a signal handler."""
         self._stopping = True
 
     def close(self) -> None:
         self._envs.close()
+        if self._policy.served is not None:
+            self._policy.served.close()
 
     def rollout(
         self, weights: Weights, length: int, env_steps: int
@@ -170,12 +89,13 @@ class EnvActor:
         Raises:
             Stopped: `stop` was called.
             Diverged: a reward is not finite.
+            InferenceLost: the server that acts is lost; rollouts may follow.
             EnvironmentFault: an observation is not finite, or a user-defined
                 environment breaks Gymnasium's interface.
         """
         began, computed = time.perf_counter(), time.process_time()
-        self._midway = True
         self._policy.load(weights)
+        self._midway = True
         if weights.version != self._version:
             self._envs.statistics.load(weights.arrays)
             self._version = weights.version
@@ -185,13 +105,15 @@ class EnvActor:
         masks, state = self._envs.action_masks, self._policy.recurrent_state
         image = self.spec.is_image
         rows = TrajectoryWriter(before, length, image, self._coder, masks, state)
-        episodes, acting, stepping = self._step(rows, noise, env_steps)
-        self._window = rows.last_window()
+        try:
+            episodes, acting, stepping = self._step(rows, noise, env_steps)
+        finally:  # after InferenceLost, the next rollout continues from here
+            self._window = rows.last_window()
         self._midway = False
         rows.check_rewards()
         self._envs.check_finite(rows.observations)
-        first_env = self._setup.first_env
-        trajectory = rows.trajectory(self._policy, noise, weights.version, first_env)
+        first, version = self._setup.first_env, weights.version
+        trajectory = rows.trajectory(self._policy, noise, version, first)
         steps = trajectory.valid.sum(axis=1, dtype=np.int64)
         report = RolloutReport(
             steps,
@@ -312,9 +234,6 @@ class EnvActor:
 
     def _reset(self) -> FrameWindow:
         """Begin the first episodes; return frames and episode starts before row 0."""
-        seed = self._setup.seed % SEED_LIMIT
-        if self._restarts:
-            mixed = np.random.SeedSequence([seed, self._restarts]).generate_state(1)
-            seed = int(mixed[0] >> 2)
+        seed = seed_after(self._restarts, self._setup.seed)
         first = self._envs.reset(seed + self._setup.first_env)
         return first_window(first, self.spec.stack)

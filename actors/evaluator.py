@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.action_masks import sample_action
 from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators

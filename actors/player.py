@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.make import make_one
 from xagents_ray.actors.evaluator import check_end, play_forever
 from xagents_ray.actors.policies.base import noise_generators

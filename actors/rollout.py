@@ -121,9 +121,10 @@ class TrajectoryWriter:
 
     def last_window(self) -> FrameWindow:
         """Return copies of the newest frames and starts, for the next rollout."""
-        length = len(self._rewards)
-        frames = map_array(lambda rows: rows[length:].copy(), self.observations)
-        return frames, self.starts[length:].copy()
+        end = len(self._chosen)  # earlier than the last row after a failure
+        window = slice(end, end + self._stack)
+        frames = map_array(lambda rows: rows[window].copy(), self.observations)
+        return frames, self.starts[window].copy()
 
     def check_rewards(self) -> None:
         """Raise Diverged if a reward is not finite, or too large for float32."""

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.works import WORKS
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import Batch, assemble_batch

@@ -4,7 +4,8 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec

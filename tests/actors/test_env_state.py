@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import random_arrays
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.env_state import decode_array, encode_array, get_envs_state
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError

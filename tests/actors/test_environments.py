@@ -12,7 +12,8 @@ import pytest
 from acting import run_of, setup_of, weights_of
 from stepping import Stepping
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.actors.envs.make import (
     choose_vectorization,

@@ -14,7 +14,8 @@ from naive import naive_stacks
 from stepping import Stepping
 
 import xagents_ray
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.player import Player

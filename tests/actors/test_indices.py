@@ -11,7 +11,8 @@ from acting import run_of
 from naive import random_arrays
 from numbered_envs import Numbered, indices
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs import make
 from xagents_ray.actors.envs.goals import GoalRewards
 from xagents_ray.core.errors import UserError

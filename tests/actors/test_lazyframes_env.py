@@ -11,7 +11,8 @@ from acting import run_of
 from ale_py.vector_env import AtariVectorEnv
 from naive import random_arrays
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.stacks import stack_frames

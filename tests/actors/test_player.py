@@ -19,7 +19,7 @@ from disks import full_disk, names
 from processes import python, start
 from stepping import Stepping
 
-from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.player import Player
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode

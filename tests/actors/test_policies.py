@@ -10,7 +10,8 @@ from acting import run_of
 from naive import random_arrays
 from stepping import Stepping
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.actor_critic import (
     ActorCriticPolicy,
     CategoricalPolicy,

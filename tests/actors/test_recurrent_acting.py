@@ -11,7 +11,8 @@ import pytest
 from acting import SEED, actors_games, run_of, setup_of, weights_of
 from network_cases import model_of
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory, Weights

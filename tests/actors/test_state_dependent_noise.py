@@ -11,7 +11,8 @@ import pytest
 from acting import actions_shared_and_alone, run_of, setup_of
 from naive import random_arrays
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import resolve_class

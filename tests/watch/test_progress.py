@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from fake_driver import report
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import RolloutReport, Weights

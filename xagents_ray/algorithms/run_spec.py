@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
 from xagents_ray.core import objects
@@ -27,6 +29,15 @@ _SMALL, _LARGE = 1e7, 1e8
 from all cores; with smaller ones, threads spend more time waiting than computing. On
 CPUs, XLA speeds up small operations and slows down others; see docs/adr/0007.
 """
+
+
+def seed_after(restarts: int, seed: int) -> int:
+    """Return the seed of a run's first environment after so many restarts."""
+    seed %= SEED_LIMIT
+    if not restarts:
+        return seed
+    mixed = np.random.SeedSequence([seed, restarts]).generate_state(1)
+    return int(mixed[0] >> 2)
 
 
 class Threads(NamedTuple):
@@ -109,6 +120,27 @@ class RunSpec:
         loops = loops and not any(isinstance(x, Convolutional) for x in layers)
         gains = on_gpu or loops or self._update_flops < _SMALL
         return jit == "on" or (jit == "auto" and is_known and gains)
+
+    def serves(self, on_gpu: bool, shares_process: bool) -> bool:
+        """Return whether the learner's process computes the network that acts.
+
+        Args:
+            on_gpu: whether the learner has a GPU.
+            shares_process: whether env actors are in its process, as with --local.
+        """
+        given = self.config.placement.inference
+        if given != "auto":
+            return given == "learner"
+        if getattr(self.config.algorithm, "noise", None) == "parameter":
+            return False  # each environment has a network of its own
+        if any(isinstance(layer, WholeModel) for layer in self.layout.layers):
+            return on_gpu or not shares_process
+        return on_gpu and any(len(each.shape) > 1 for each in self.layout.arrays)
+
+    @property
+    def served_versions(self) -> int:
+        """Number of the newest weights with which rollouts may act."""
+        return self.config.pipeline.policy_lag + 2
 
     @property
     def _update_flops(self) -> float:

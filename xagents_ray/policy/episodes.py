@@ -143,7 +143,7 @@ def evaluate_policy(
     Returns:
         All episodes; none if a signal arrived.
     """
-    from xagents_ray.actors.env_actor import ActorSetup
+    from xagents_ray.actors.actor_setup import ActorSetup
     from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.evaluator import Evaluator
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.step_info import InfoCoder, of_one_env
 from xagents_ray.actors.envs.vector import EnvStep, learning_rewards
 from xagents_ray.actors.policies.base import Actions, noise_generators

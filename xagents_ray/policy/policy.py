@@ -49,7 +49,7 @@ class Policy:
     """
 
     def __init__(self, trained: LoadedPolicy, seed: int | None = None) -> None:
-        from xagents_ray.actors.env_actor import ActorSetup
+        from xagents_ray.actors.actor_setup import ActorSetup
 
         run = trained.run
         self.agent, self.env_id = run.algorithm.name, str(run.config.env.env)

@@ -33,7 +33,7 @@ def play_episodes(
         The number of the signal that ended the episodes early; None without one.
     """
     # Imported here, since importing the package must load no environments.
-    from xagents_ray.actors.env_actor import ActorSetup
+    from xagents_ray.actors.actor_setup import ActorSetup
     from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.player import Player
 

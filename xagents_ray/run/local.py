@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
 from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
@@ -21,6 +21,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import EndlessEpisode, pluralize
+from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -35,12 +36,12 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.replay.base import Replay
 from xagents_ray.run.checkpoint_facts import actor_states, count_unfinished
 from xagents_ray.run.driver import Snapshot
-from xagents_ray.run.hooked_actor import HookedActor
 from xagents_ray.run.learner_access import (
     encode_models,
     load_tensorflow,
     make_learner,
 )
+from xagents_ray.run.local_actor import make_local_actor
 from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 from xagents_ray.watch.hooks import Hooks
@@ -82,9 +83,8 @@ class LocalDriver:
             self.notes.append(_THREADS_KEPT.format(cores))
         n_envs = run.config.env.n_envs
         self.shares = EnvShares.of(n_envs, n_actors=1, cores=1)
-        self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
+        self._actor = actor or make_local_actor(run, self._learner, hooks)
         if hooks is not None:
-            self._actor = HookedActor(self._actor, hooks, str(run.config.env.env))
             named = functools.partial(errors_name_line, flag="")
             hooks.attach(self._read, self._load, named)
         self._replay: Replay | None = None
@@ -178,11 +178,16 @@ class LocalDriver:
     def _act(self, ahead: int) -> None:
         """Collect rollouts until `ahead` of them are waiting."""
         while len(self._rounds) < ahead:
+            self._rounds.append(self._rollout())
+
+    def _rollout(self) -> tuple[Trajectory, RolloutReport]:
+        length = self._config.batch_steps
+        try:
             with errors_name_line(str(self._run.config.env.env)):
-                rollout = self._actor.rollout(
-                    self._weights, self._config.batch_steps, self._asked
-                )
-            self._rounds.append(rollout)
+                return self._actor.rollout(self._weights, length, self._asked)  # type: ignore[no-any-return]
+        except InferenceLost:
+            self._learner.server.is_working()  # raises the error that ended it
+            raise
 
     def drain(self) -> list[dict[str, float]]:
         """Return the metrics of phases whose `learn` call was interrupted."""
@@ -279,6 +284,8 @@ class LocalDriver:
     def close(self) -> None:
         self._thread.shutdown()
         self._actor.close()
+        if self._learner.server is not None:
+            self._learner.server.close()
         if self._evaluator is not None:
             self._evaluator.close()
         if self._goal_rewards is not None:

@@ -6,8 +6,9 @@ from typing import Any, get_type_hints
 
 from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
-from xagents_ray.settings.run import DisplayConfig, PlacementConfig, RunConfig
+from xagents_ray.settings.run import PlacementConfig, RunConfig
 from xagents_ray.settings.training import (
     EnvConfig,
     PipelineConfig,
@@ -72,6 +73,11 @@ def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[Use
         yield UserError(
             f"--n-actors {actors} is more than --n-envs {envs}: each env actor "
             "needs an environment, so lower the one or raise the other."
+        )
+    if values.get("inference") == "learner" and values.get("noise") == "parameter":
+        yield UserError(
+            "--noise parameter gives each environment a network of its own, which the "
+            "learner can't compute: take another noise, or --inference actor."
         )
     ends = "max_steps" not in values or values["max_steps"] is not None
     for each in known:

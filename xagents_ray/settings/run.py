@@ -1,9 +1,10 @@
-"""Settings for storage, display and placement of runs, and for playing episodes."""
+"""Settings for storage and placement of runs, and for playing episodes."""
 
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import from_python
+from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.settings.options import Checked, count, option, options
 
 _IN_SEEDS = "every run writes its own in its directory: leave it out"
@@ -124,25 +125,6 @@ class RunConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DisplayConfig(Checked):
-    """Console output."""
-
-    quiet: bool = option(
-        False, "If specified, no messages by the agent will be displayed to the console"
-    )
-    log_frequency: int | None = count(
-        None, "Log progress every n episodes", unit="episodes"
-    )
-    profile: bool = option(
-        False,
-        "If specified, progress says where the time goes, and what limits the run",
-    )
-    display_precision: int = option(
-        2, "Number of decimals to be displayed", low=0, high=10
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Checked):
     """Connection of a run or a sweep to Ray."""
 
@@ -205,6 +187,14 @@ class PlacementConfig(ConnectionConfig):
         choices=("auto", "on", "off"),
         known_as=("xla", "jit_compile"),
         own_loop=True,
+    )
+    inference: str = option(
+        "auto",
+        "Who computes the network that acts: each env actor, in NumPy, or the "
+        "learner's process for the env actors of its machine, on its GPU if it has "
+        "one; auto is the latter for images with a GPU, and on Ray for your own Keras "
+        "models that NumPy can't compute",
+        choices=("auto", "actor", "learner"),
     )
     actor_cpus: float | None = option(
         None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from xagents_ray.core.errors import pluralize
-from xagents_ray.settings.run import DisplayConfig
+from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.tuning.seed_runs import SeedRun
 from xagents_ray.watch.live import Screen
 

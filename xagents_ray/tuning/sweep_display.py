@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from xagents_ray.settings.run import DisplayConfig
+from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.tuning.plan import TuneConfig
 from xagents_ray.watch.live import Screen
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import cloudpickle
 
+from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.diagnosis import (
     ActedWithPolicy,
     EnvsMade,
     StepBegan,
     SteppedAtRandom,
 )
-from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.notes import env_notes
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.definition import Algorithm
