@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
+from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import from_their_frame
 
@@ -186,6 +187,10 @@ class RayCalls:
         dead = errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError
         lost = errors.ObjectLostError, errors.OutOfMemoryError, *dead
         return isinstance(getattr(error, "cause", None), lost)
+
+    def is_inference(self, error: BaseException) -> bool:
+        """Return whether a rollout was lost with the process that acted for it."""
+        return isinstance(getattr(error, "cause", None), InferenceLost)
 
     def is_full(self, error: BaseException) -> bool:
         """Return whether the object store is full for a call's result or arguments.

@@ -66,8 +66,8 @@ class RayDriver:
             None if placement.actor_cpus else parts.env_actor_elsewhere,
             parts.lost_claims,
         )
-        weights = self._learner.available_weights
-        self._fleet = RolloutScheduler(calls, run.config, self._actors, weights)
+        weights, acting = self._learner.available_weights, self._acting_weights
+        self._fleet = RolloutScheduler(calls, run.config, self._actors, weights, acting)
         self._shards = self._start_replay()
         self._evaluations = Evaluations(calls, parts.evaluator, run)
         self._actors.wait_until_ready()
@@ -229,6 +229,16 @@ class RayDriver:
             return self._fleet.newest(wanted, env_steps)
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()
+
+    def _acting_weights(self) -> Any:
+        """Return a reference to ready weights after a learner failed to act with some.
+
+        One that is dead is replaced first, and one that hangs is killed.
+        """
+        while not self._learner.call("acts"):
+            self._calls.log.warn("The learner's process no longer acts; it is ended")
+            self._calls.kill(self._learner.actor)
+        return self._learner.available_weights()
 
     def _is_stale(self, rollout: FinishedRollout) -> bool:
         """Return whether a rollout is too old to be learned from directly."""

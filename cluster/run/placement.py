@@ -8,12 +8,14 @@ from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.evaluator import Evaluator
+from xagents_ray.actors.halves import HalvedEnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.nodes import live_nodes
 from xagents_ray.cluster.run.reservation import reserve
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.env_shares import EnvShares
+from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import export_parts
 
 
@@ -49,6 +51,7 @@ class RunParts:
         self.shares = EnvShares.of(run.config.env.n_envs, len(actors), cores)
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
+        self._serves = run.serves(self._learner_gpus > 0, shares_process=False)
         self._actor_cpus = actors[0]["CPU"]
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))
@@ -62,7 +65,12 @@ class RunParts:
         elif self._learner_gpus == 0:
             options |= self._blind
         service = remote_class(self._ray, LearnerService, answers_always=True)
-        made = service.options(**options).remote(self._run, export_parts(self._run))
+        slots = list[tuple[int, int]]()
+        if self._serves:
+            pairs = zip(self.shares.bounds, self.shares.envs, strict=False)
+            slots = [slot for pair in pairs for slot in slots_of(*pair)]
+        parts = export_parts(self._run)
+        made = service.options(**options).remote(self._run, parts, slots)
         return self._keep("learner", 0, made)
 
     def shard(self, number: int) -> Any:
@@ -94,8 +102,11 @@ class RunParts:
     def _env_actor(self, number: int, options: dict[str, Any]) -> Any:
         share, first = self.shares.envs[number], self.shares.bounds[number]
         threads, definitions = self._threads, self._definitions
-        setup = ActorSetup.of(self._run, share, first, threads, definitions)
-        service = remote_class(self._ray, EnvActor)
+        setup = ActorSetup.of(
+            self._run, share, first, threads, definitions, is_served=self._serves
+        )
+        kind = HalvedEnvActor if self._serves else EnvActor
+        service = remote_class(self._ray, kind)
         return service.options(**{**options, **self._blind}).remote(setup)
 
     def evaluator(self, n_envs: int) -> Any:

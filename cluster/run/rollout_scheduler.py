@@ -22,7 +22,13 @@ _STALE_SECONDS = 30.0
 class RolloutScheduler:
     """Requests rollouts from env actors, and replaces those that fail or hang.
 
-    The argument `weights` is a function that returns a reference to available weights.
+    Args:
+        calls: Ray calls that wait for the actors.
+        config: settings of the run.
+        actors: the env actors.
+        weights: function that returns a reference to available weights.
+        acting_weights: function that does so after the learner's process failed to act
+            for an env actor.
     """
 
     def __init__(
@@ -31,9 +37,10 @@ class RolloutScheduler:
         config: Config,
         actors: ActorPool,
         weights: Callable[[], Any],
+        acting_weights: Callable[[], Any],
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
-        self._weights = weights
+        self._weights, self._acting_weights = weights, acting_weights
         self._length = config.algorithm.batch_steps
         self._timeout, self._pipeline = config.placement.actor_timeout, config.pipeline
         self._takes_one = config.algorithm.learns_each_rollout
@@ -157,6 +164,10 @@ class RolloutScheduler:
             elif self._calls.is_full(error):
                 slot.calls.popleft()
                 self._deferred.append((slot, call.env_steps))
+            elif self._calls.is_inference(error):  # its environments continue
+                slot.calls.popleft()
+                self._log.count("rollouts")
+                self._request(slot, self._acting_weights(), call.env_steps)
             else:
                 self._actors.fail(slot, "failed", remote_traceback(error))
         except errors.RayError as error:

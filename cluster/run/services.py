@@ -139,21 +139,39 @@ class ReplayService:
 class LearnerService:
     """The learner of a run; `stop` and `ping` are answered during `update`.
 
-    `definitions` define initializers that its process lacks.
+    Args:
+        run: the run.
+        definitions: definitions of initializers that its process lacks.
+        slots: slots of the env actors for which it acts; see `InferenceServer`.
     """
 
-    def __init__(self, run: RunSpec, definitions: tuple[bytes, ...] = ()) -> None:
-        self._run, self._definitions = run, definitions
+    def __init__(
+        self,
+        run: RunSpec,
+        definitions: tuple[bytes, ...] = (),
+        slots: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._run, self._definitions, self._slots = run, definitions, slots
 
     def start(self) -> tuple[int, list[str]]:
         """Create the learner; return its cores, and notes on the initial weights."""
         load_tensorflow()  # quietly, before initializers import it
         install_definitions(self._definitions)
         self._learner, notes = make_learner(self._run)
+        if self._slots:
+            self._learner.serve(self._slots, self._run.served_versions)
         return self._run.learner_cores, list(notes)
 
     def ping(self) -> None:
         """Show that the process is alive."""
+
+    def acts(self) -> bool:
+        """Return whether the learner acts for env actors, if it has to.
+
+        It may hang; if it failed, its error is raised.
+        """
+        server = self._learner.server
+        return server is None or server.is_working()
 
     def weights(self, version: int) -> Weights:
         """Return the newest weights, labeled with a version."""
