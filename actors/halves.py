@@ -113,12 +113,13 @@ class HalvedEnvActor:
             first = half(0)
         finally:
             wait([later])
-        trajectories, reports = zip(first, later.result(), strict=True)
+        second = later.result()
+        reports = first[1], second[1]
         seconds = time.perf_counter() - began
         stepping = sum(each.stepping for each in reports)
         episodes = [episode for each in reports for episode in each.episodes]
         report = RolloutReport(
-            sum(each.steps for each in reports),
+            first[1].steps + second[1].steps,
             tuple(sorted(episodes, key=lambda episode: (episode.row, episode.env))),
             statistics=merge_all(*(each.statistics for each in reports)),
             weights_version=weights.version,
@@ -128,7 +129,7 @@ class HalvedEnvActor:
             computing=time.process_time() - computed,
             seconds=seconds,
         )
-        return merge_trajectories(trajectories), report
+        return merge_trajectories([first[0], second[0]]), report
 
     def state(self) -> dict[str, Any]:
         """Return the state as `EnvActor.state` does, which can resume from it too.

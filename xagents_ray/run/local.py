@@ -178,16 +178,15 @@ class LocalDriver:
     def _act(self, ahead: int) -> None:
         """Collect rollouts until `ahead` of them are waiting."""
         while len(self._rounds) < ahead:
-            self._rounds.append(self._rollout())
-
-    def _rollout(self) -> tuple[Trajectory, RolloutReport]:
-        length = self._config.batch_steps
-        try:
-            with errors_name_line(str(self._run.config.env.env)):
-                return self._actor.rollout(self._weights, length, self._asked)  # type: ignore[no-any-return]
-        except InferenceLost:
-            self._learner.server.is_working()  # raises the error that ended it
-            raise
+            try:
+                with errors_name_line(str(self._run.config.env.env)):
+                    rollout = self._actor.rollout(
+                        self._weights, self._config.batch_steps, self._asked
+                    )
+            except InferenceLost:
+                self._learner.server.is_working()  # raises the error that ended it
+                raise
+            self._rounds.append(rollout)
 
     def drain(self) -> list[dict[str, float]]:
         """Return the metrics of phases whose `learn` call was interrupted."""
@@ -242,7 +241,8 @@ class LocalDriver:
         if states is None:
             self._actor.restart(session)
             return count_unfinished(checkpoint, self._run.config.env.n_envs)
-        return self._actor.restore(states[0])
+        dropped: int = self._actor.restore(states[0])
+        return dropped
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""

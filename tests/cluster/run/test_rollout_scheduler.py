@@ -14,6 +14,7 @@ from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_pool import ActorPool, error_line
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
+from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.config import Config
@@ -86,11 +87,17 @@ class _Started:
         )
         self.calls, self.log = calls, calls.log
         self.pool = ActorPool(calls, [4] * count, made, restarts)
-        self.fleet = RolloutScheduler(calls, config, self.pool, self.next_weights)
+        self.asked_to_act = 0  # how often the learner was checked
+        weights = self.next_weights, self.acting_weights
+        self.fleet = RolloutScheduler(calls, config, self.pool, *weights)
         self.pool.wait_until_ready()
 
     def next_weights(self) -> Ref:
         return self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
+
+    def acting_weights(self) -> Ref:
+        self.asked_to_act += 1
+        return self.next_weights()
 
     def round(self, version: int = 1) -> tuple[int, float]:
         """Return how many rollouts a round has, and its seconds."""
@@ -410,6 +417,26 @@ def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(
     assert [each.report.weights_version for each in rollouts] == [7, 7]
     assert started.made == [1, 1]
     assert not started.log.counts
+
+
+def test_rollouts_for_which_the_learner_failed_to_act_are_requested_again(
+    ray: FakeRay,
+) -> None:
+    """The env actors stay, and the learner is checked."""
+    lost = RayTaskError("rollout", "", InferenceLost("dead"))
+
+    def roll(number: int) -> Outcome:
+        return (1.0, lost) if number == 2 else (1.0, 0)
+
+    started = _Started(ray, lambda *_: _actor(ray, roll=roll), 2)
+    started.weights = [Ref(7)]
+    assert started.round()[0] == 2 and not started.asked_to_act
+    started.fleet.launch(Ref(2), 0)
+    rollouts = started.fleet.round()
+    assert [each.report.weights_version for each in rollouts] == [7, 7]
+    assert started.asked_to_act == 2
+    assert started.made == [1, 1]
+    assert started.log.counts == {"rollouts": 2}
 
 
 def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
