@@ -12,7 +12,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
-from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.keras_layers import CustomClasses, WholeModel
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
@@ -98,7 +98,7 @@ def test_a_whole_keras_model_is_compiled_on_request(jit: str) -> None:
         "output_shape": (3,),
         "model": "own.keras",
     }
-    whole = WholeModel(**known, config="{}", custom=(), weights=())
+    whole = WholeModel(**known, config="{}", custom=CustomClasses({}), weights=())
     layout = replace(run.layout, layers=(whole,), outputs=(0,))
     run = replace(run, layouts=(layout,))
     assert {run.compiles(on_gpu) for on_gpu in (False, True)} == {jit == "on"}

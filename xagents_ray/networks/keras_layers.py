@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from xagents_ray.core.errors import UserError
@@ -113,6 +114,43 @@ class Embedding(LayerWithoutSection):
         return graph.add("Gather", table, graph.cast(x, np.int64))
 
 
+class CustomClasses:
+    """A user's classes from outside Keras, by name.
+
+    Another process imports them once it makes their model: their modules import Keras,
+    which an env actor need not do if the learner's process acts for it.
+
+    Args:
+        classes: the classes by name; serialized, in another process.
+        names: names of the classes if they are serialized.
+    """
+
+    def __init__(
+        self, classes: Mapping[str, Any] | bytes, names: tuple[str, ...] = ()
+    ) -> None:
+        self._classes = classes
+        self._names = names if isinstance(classes, bytes) else tuple(classes)
+
+    def load(self) -> dict[str, Any]:
+        """Return the classes by name."""
+        if isinstance(self._classes, bytes):
+            self._classes = cloudpickle.loads(self._classes)
+        return dict(self._classes)  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = self._classes
+        data = held if isinstance(held, bytes) else cloudpickle.dumps(held)
+        return CustomClasses, (data, self._names)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomClasses):
+            return NotImplemented
+        return self._names == other._names and self.load() == other.load()
+
+    def __hash__(self) -> int:
+        return hash(self._names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WholeModel(LayerWithoutSection):
     """A Keras model that NumPy can't compute; acting with it requires TensorFlow.
@@ -122,7 +160,7 @@ class WholeModel(LayerWithoutSection):
 
     model: str  # name of the model, for messages
     config: str  # config of the model as the user gave it, JSON
-    custom: tuple[tuple[str, Any], ...]  # classes from outside Keras, by name
+    custom: CustomClasses  # classes from outside Keras
     weights: tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes
     is_own: bool = False  # whether this run's code made it, so Lambda layers may run
     # Named parts of the network's inputs that the model reads, in its order; empty if

@@ -21,7 +21,7 @@ from xagents_ray.networks.keras_conversion import (
     inputs_struct,
     without_softmax,
 )
-from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
+from xagents_ray.networks.keras_layers import CustomClasses, OutputSlice, WholeModel
 from xagents_ray.networks.keras_translation import reads_one_array, translated_model
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
@@ -82,7 +82,7 @@ def weights_of(
     """
     own = layout.layers[0]
     whole = own if isinstance(own, WholeModel) else None
-    custom = None if whole is None else dict(whole.custom)
+    custom = None if whole is None else whole.custom.load()
     is_own = whole is not None and whole.is_own
     model = _opened(name, file, is_own, custom)
     if redrawn is not None:
@@ -180,7 +180,7 @@ def whole_model(
         output_shape=(sum(units),),
         model=name,
         config=config,
-        custom=tuple(_user_kinds(layers).items()),
+        custom=CustomClasses(_user_kinds(layers)),
         weights=_named_shapes(model.weights),
         is_own=is_own,
         parts=parts,

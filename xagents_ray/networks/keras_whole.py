@@ -21,7 +21,7 @@ with quiet_stderr():  # hides TensorFlow's output during import
 
 def _made(whole: WholeModel) -> Any:
     """Return a new instance of the model, with new weights."""
-    config, custom = json.loads(whole.config), dict(whole.custom)
+    config, custom = json.loads(whole.config), whole.custom.load()
     return keras.saving.deserialize_keras_object(
         config, custom_objects=custom, safe_mode=not whole.is_own
     )

@@ -155,8 +155,8 @@ def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
         if not isinstance(whole, WholeModel):
             continue
         yield (
-            f"{whole.model} has layers that NumPy can't compute, so what acts uses "
-            "TensorFlow too: it starts and acts more slowly"
+            f"{whole.model} has layers that NumPy can't compute, so TensorFlow does "
+            "where it acts, too: it acts more slowly"
         )
         if kinds := ", ".join(sorted(whole.kinds & _TRAINING_ONLY)):
             yield (
