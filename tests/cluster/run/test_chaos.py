@@ -166,3 +166,18 @@ def test_ppo_survives() -> None:
     # A fast machine reaches the target after 8 s: the learner dies before that.
     text, _ = _chaos("ppo", 1, _PPO, [_ACTOR, _LEARNER, _ACTOR])
     assert "Reward achieved in" in text
+
+
+def test_a_learner_that_acts_is_replaced() -> None:
+    """The env actors keep their environments, and only rollouts in progress are lost."""
+    command = ["train", "ppo", "--env", "CartPole-v1", "--inference", "learner"]
+    command += "--n-envs 8 --n-actors 2 --n-steps 512 --jit off --seed 3".split()
+    halved, steps = "ray::HalvedEnvActor", ["--max-steps", "20000"]
+    text, summary, killed = _survive([*command, *steps], [_LEARNER, halved], 300)
+    assert killed == {_LEARNER: 1, halved: 1}
+    failures = summary["failures"]
+    assert (failures["learners"], failures["env actors"]) == (1, 1)
+    # Both env actors' with the learner, unless it was learning, and the killed one's.
+    assert failures["rollouts"] in (1, 3)
+    assert "Reached --max-steps" in text
+    assert "Traceback" not in text
