@@ -105,10 +105,7 @@ class EnvActor:
         masks, state = self._envs.action_masks, self._policy.recurrent_state
         image = self.spec.is_image
         rows = TrajectoryWriter(before, length, image, self._coder, masks, state)
-        try:
-            episodes, acting, stepping = self._step(rows, noise, env_steps)
-        finally:  # after InferenceLost, the next rollout continues from here
-            self._window = rows.last_window()
+        episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._midway = False
         rows.check_rewards()
         self._envs.check_finite(rows.observations)
@@ -135,20 +132,23 @@ class EnvActor:
         episodes: list[Episode] = []
         acting = stepping = 0.0
         env_steps_per_row = self._setup.config.env.n_envs
-        for t, drawn in enumerate(noise):
-            if self._stopping:
-                raise Stopped
-            done = env_steps + t * env_steps_per_row
-            clock = time.perf_counter()
-            self._policy.action_masks = rows.action_masks(t)
-            chosen = self._policy.act(rows.input(t), drawn, done)
-            chose = time.perf_counter()
-            step = self._envs.step(chosen.stepped)
-            acting += chose - clock
-            stepping += time.perf_counter() - chose
-            rows.write(t, chosen, step, resets=self._counter.ended)
-            self._policy.reset_memory(self._counter.ended)
-            episodes += self._counter.add(t, step)
+        try:
+            for t, drawn in enumerate(noise):
+                if self._stopping:
+                    raise Stopped
+                done = env_steps + t * env_steps_per_row
+                clock = time.perf_counter()
+                self._policy.action_masks = rows.action_masks(t)
+                chosen = self._policy.act(rows.input(t), drawn, done)
+                chose = time.perf_counter()
+                step = self._envs.step(chosen.stepped)
+                acting += chose - clock
+                stepping += time.perf_counter() - chose
+                rows.write(t, chosen, step, resets=self._counter.ended)
+                self._policy.reset_memory(self._counter.ended)
+                episodes += self._counter.add(t, step)
+        finally:  # after InferenceLost, the next rollout continues from here
+            self._window = rows.last_window()
         return episodes, acting, stepping
 
     def state(self) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from xagents_ray.core.inference import (
-    INPUT,
+    INPUTS,
     NEXT_STATE,
     NOISE,
-    OUTPUT,
+    OUTPUTS,
     STATE,
     RowField,
 )
@@ -50,7 +50,7 @@ class ActingNetwork:
             layout, None, "inference", config.precision, takes_noise=noise > 0
         )
         named = named_weights(model)
-        ends = [f"{OUTPUT}{i}" for i in range(len(layout.outputs))]
+        ends = [f"{OUTPUTS}{i}" for i in range(len(layout.outputs))]
         if state:
             outputs = [*model.outputs, final_state_model(layout, model).output]
             model = keras.Model(model.input, outputs)
@@ -88,9 +88,9 @@ class ActingNetwork:
     ) -> list[tf.Tensor]:
         """Compute the outputs in the graph."""
         arrays = {
-            name.removeprefix(INPUT): x
+            name.removeprefix(INPUTS): x
             for name, x in inputs.items()
-            if name.startswith(INPUT)
+            if name.startswith(INPUTS)
         }
         count = len(self._places)
         observations = arrays if self._layout.inputs else arrays[""]
@@ -120,7 +120,7 @@ def _input_fields(layout: Layout, spec: EnvSpec) -> tuple[RowField, ...]:
     """Return what the network takes for each environment."""
     dtypes = {name: dtype for name, (dtype, _) in spec.arrays.items()}
     fields = [
-        RowField(INPUT + x.name, dtypes.get(x.name, spec.observation_dtype), x.shape)
+        RowField(INPUTS + x.name, dtypes.get(x.name, spec.observation_dtype), x.shape)
         for x in layout.arrays
     ]
     for name, units in ((NOISE, layout.noise_units), (STATE, layout.state_units)):

@@ -35,8 +35,8 @@ class InferenceServer:
         slots: first environment and number of environments of each slot.
         n_newest: number of the newest versions of weights to keep.
     Attributes:
-        address: where clients find the server.
-        error: what ended the thread; None while it works.
+        address: address of the server for its clients.
+        error: error that ended the thread; None while it works.
     """
 
     def __init__(

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from xagents_ray.core.inference import (
-    INPUT,
+    INPUTS,
     NEXT_STATE,
     NOISE,
-    OUTPUT,
+    OUTPUTS,
     STATE,
     InferenceClient,
     ServerAddress,
@@ -49,7 +49,7 @@ class ServedNetwork:
             self._client = InferenceClient(address, self._first_env, self._n_envs)
             self._address = address
         client, version = self._client, weights.version
-        n_outputs = sum(each.name.startswith(OUTPUT) for each in address.fields)
+        n_outputs = sum(each.name.startswith(OUTPUTS) for each in address.fields)
 
         def forward(
             x: Observations,
@@ -58,14 +58,14 @@ class ServedNetwork:
             state: FloatArray | None = None,
         ) -> Any:
             arrays = x if isinstance(x, dict) else {"": x}
-            inputs = {f"{INPUT}{name}": array for name, array in arrays.items()}
+            inputs = {f"{INPUTS}{name}": array for name, array in arrays.items()}
             # Without noise, the network has its mean weights.
             inputs[NOISE] = 0 if noise is None else noise
             inputs[STATE] = 0 if state is None else state
             client.request(version, inputs)
             self.while_waiting()
             found = client.reply()
-            outputs = [found[f"{OUTPUT}{i}"] for i in range(n_outputs)]
+            outputs = [found[f"{OUTPUTS}{i}"] for i in range(n_outputs)]
             return outputs if state is None else (outputs, found[NEXT_STATE])
 
         return forward

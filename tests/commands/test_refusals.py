@@ -121,6 +121,11 @@ ASKED: list[Case] = [
         "--round-deadline limits rounds, which --asynchronous doesn't have",
     ),
     ("ppo", {"learner_gpus": 1.5}, "--learner-gpus 1.5 can't be reserved"),
+    (
+        "td3",
+        {"inference": "learner", "noise": "parameter"},
+        "--noise parameter gives each environment a network of its own",
+    ),
     ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
     ("ppo", {"optimizer": ADAM, "lr": 0.1}, "--lr is set by the optimizer that was"),
     ("ppo", {"optimizer": "rmsprop", "beta1": 0.5}, "--beta1 is Adam's and"),
@@ -509,6 +514,7 @@ ELSEWHERE = {
     "An agent is given by its name": "tests/settings/test_config.py",
     "try again when the machine is less busy": "of a slow machine",
     "outside of the run's directory: put": "tests/run/test_session.py",
+    "shares memory as only Linux does": "tests/learners/test_inference_server.py",
 }
 
 

@@ -28,6 +28,7 @@ from xagents_ray.core.inference import InferenceClient, InferenceLost, slots_of
 from xagents_ray.core.trajectory import Trajectory, Weights, arrays_of
 from xagents_ray.learners.learner import Learner
 from xagents_ray.run.learner_access import make_learner
+from xagents_ray.settings.run import PlacementConfig
 
 ENVS, LENGTH, LATER = 3, 12, 10**6
 CARTPOLE = {
@@ -123,8 +124,8 @@ def client_of(weights: Weights, slot: tuple[int, int] = SLOTS[0]) -> InferenceCl
 
 
 def asked(client: InferenceClient, version: int, value: float = 1.0) -> Any:
-    client.request(version, {inference.INPUT: value})
-    return client.reply()[f"{inference.OUTPUT}0"]
+    client.request(version, {inference.INPUTS: value})
+    return client.reply()[f"{inference.OUTPUTS}0"]
 
 
 def test_it_holds_the_newest_weights_and_those_in_use(serve: Serve) -> None:
@@ -150,7 +151,7 @@ def test_a_new_actor_ignores_replies_to_its_predecessor(serve: Serve) -> None:
     weights = learner.policy_weights(1)
     first, second = client_of(weights), client_of(weights)
     expected = asked(first, 1, 2.0)
-    first.request(1, {inference.INPUT: 1.0})  # and dies before it reads the reply
+    first.request(1, {inference.INPUTS: 1.0})  # and dies before it reads the reply
     assert np.array_equal(asked(second, 1, 2.0), expected)
     first.close()
     second.close()
@@ -192,6 +193,7 @@ import pickle, sys
 import acting
 from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import make_learner
+from xagents_ray.settings.run import PlacementConfig
 
 learner, _ = make_learner(acting.run_of("ppo", 3, env="CartPole-v1"))
 learner.serve(slots_of(0, 3), 2)
@@ -222,7 +224,7 @@ def test_a_server_in_another_process_that_is_killed() -> None:
             assert "/memfd:xagents-ray inference (deleted)" in maps
             assert "/dev/shm" not in maps or pid == os.getpid()
         process.send_signal(signal.SIGSTOP)
-        client.request(1, {inference.INPUT: 1.0})
+        client.request(1, {inference.INPUTS: 1.0})
         process.kill()
         began = time.monotonic()
         for _ in range(2):
@@ -294,3 +296,50 @@ def test_halves_resume_and_continue_each_other(serve: Serve) -> None:
             second.restore(damaged)
     for each in (plain, first, second):
         each.close()
+
+
+@pytest.mark.filterwarnings("ignore:__array__")
+@pytest.mark.parametrize(
+    ("agent", "settings", "expected"),
+    [
+        # With a GPU in one process, and on Ray; without one so, too.
+        ("ppo", CARTPOLE, (False, False, False, False)),
+        ("ppo", {"env": "dict_envs:compass"}, (True, True, False, False)),
+        ("ppo", {**CARTPOLE, "model": whole_model}, (False, True, False, True)),
+        ("ppo", {**CARTPOLE, "inference": "learner"}, (True,) * 4),
+        ("ppo", {"env": "dict_envs:compass", "inference": "actor"}, (False,) * 4),
+        ("td3", {**PENDULUM, "noise": "parameter"}, (False,) * 4),
+    ],
+    ids=str,
+)
+def test_who_acts(
+    agent: str, settings: dict[str, Any], expected: tuple[bool, ...]
+) -> None:
+    made = {k: x() if callable(x) else x for k, x in settings.items()}
+    run = run_of(agent, ENVS, **made)
+    places = itertools.product((True, False), repeat=2)
+    assert tuple(run.serves(gpu, local) for gpu, local in places) == expected
+
+
+def test_only_linux_shares_memory_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UserError, match="as only Linux does: leave it out"):
+        PlacementConfig(inference="learner")
+    run = run_of("ppo", ENVS, env="dict_envs:compass")
+    assert not run.serves(on_gpu=True, shares_process=False)
+
+
+def test_bfloat16(serve: Serve) -> None:
+    """It acts in the precision in which it learns."""
+    run = run_of(
+        "ppo", ENVS, **CARTPOLE, precision="bfloat16", allow_slow_precision=True
+    )
+    weights = serve(run).policy_weights(1)
+    alone, halved = actors_of(run)
+    exact, _ = alone.rollout(weights._replace(server=None), 1, 0)
+    rounded, _ = halved.rollout(weights, 1, 0)
+    assert exact.values is not None and rounded.values is not None
+    apart = np.abs(exact.values - rounded.values).max()
+    assert 1e-6 < apart < 0.05
+    alone.close()
+    halved.close()

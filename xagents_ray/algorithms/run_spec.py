@@ -1,6 +1,7 @@
 """The specification that all parts of a run are constructed from."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -131,11 +132,14 @@ class RunSpec:
         given = self.config.placement.inference
         if given != "auto":
             return given == "learner"
-        if getattr(self.config.algorithm, "noise", None) == "parameter":
-            return False  # each environment has a network of its own
-        if any(isinstance(layer, WholeModel) for layer in self.layout.layers):
-            return on_gpu or not shares_process
-        return on_gpu and any(len(each.shape) > 1 for each in self.layout.arrays)
+        # Parameter noise gives each environment a network of its own.
+        noise = vars(self.config.algorithm).get("noise")
+        if noise == "parameter" or sys.platform != "linux":
+            return False
+        layout = self.layout
+        has_images = any(len(each.shape) > 1 for each in layout.arrays)
+        is_whole = any(isinstance(layer, WholeModel) for layer in layout.layers)
+        return (on_gpu and has_images) or (is_whole and not shares_process)
 
     @property
     def served_versions(self) -> int:

@@ -25,8 +25,8 @@ reply.
 """
 DONE, UNKNOWN_VERSION, FAILED = range(3)
 """Status of a reply."""
-INPUT, NOISE, STATE = "input/", "noise", "state"
-OUTPUT, NEXT_STATE = "output/", "next_state"
+INPUTS, NOISE, STATE = "input/", "noise", "state"
+OUTPUTS, NEXT_STATE = "output/", "next_state"
 """Names of the rows' arrays; those of inputs and outputs are followed by a name or a
 number."""
 SILENT_SECONDS = 45.0
@@ -197,7 +197,7 @@ class InferenceClient:
         return {
             name: array.copy()
             for name, array in self._arrays.items()
-            if name.startswith((OUTPUT, NEXT_STATE))
+            if name.startswith((OUTPUTS, NEXT_STATE))
         }
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Settings for storage and placement of runs, and for playing episodes."""
 
+import sys
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
@@ -236,6 +237,10 @@ class PlacementConfig(ConnectionConfig):
             raise UserError(
                 f"--learner-gpus {gpus:g} can't be reserved: give a part of one GPU, "
                 "0.0001 or more, or a whole number."
+            )
+        if self.inference == "learner" and sys.platform != "linux":
+            raise UserError(
+                "--inference learner shares memory as only Linux does: leave it out."
             )
 
 

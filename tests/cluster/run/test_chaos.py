@@ -169,7 +169,7 @@ def test_ppo_survives() -> None:
 
 
 def test_a_learner_that_acts_is_replaced() -> None:
-    """The env actors keep their environments, and only rollouts in progress are lost."""
+    """The env actors keep their environments; rollouts in progress are lost."""
     command = ["train", "ppo", "--env", "CartPole-v1", "--inference", "learner"]
     command += "--n-envs 8 --n-actors 2 --n-steps 512 --jit off --seed 3".split()
     halved, steps = "ray::HalvedEnvActor", ["--max-steps", "20000"]

@@ -29,6 +29,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     [
         ("dqn", 1, {"prioritized": True}),
         ("a2c", 2, {}),
+        ("ppo", 1, {"inference": "learner"}),
         ("impala", 2, {"replay_ratio": 1, "buffer_initial_size": 20}),
     ],
 )
