@@ -26,6 +26,7 @@ from xagents_ray.core import inference
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.inference import InferenceClient, InferenceLost, slots_of
 from xagents_ray.core.trajectory import Trajectory, Weights, arrays_of
+from xagents_ray.learners import inference_server
 from xagents_ray.learners.learner import Learner
 from xagents_ray.run.learner_access import make_learner
 from xagents_ray.settings.run import PlacementConfig
@@ -327,6 +328,30 @@ def test_only_linux_shares_memory_so(monkeypatch: pytest.MonkeyPatch) -> None:
         PlacementConfig(inference="learner")
     run = run_of("ppo", ENVS, env="dict_envs:compass")
     assert not run.serves(on_gpu=True, shares_process=False)
+
+
+def test_on_a_gpu_all_environments_are_one_batch(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An env's outputs are in its row, whoever else has asked."""
+    monkeypatch.setattr(inference_server.runtime, "usable_gpus", lambda: ["a GPU"])
+    run = run_of("ppo", ENVS, **CARTPOLE)
+    learner = serve(run)
+    weights, (alone, halved) = learner.policy_weights(1), actors_of(run)
+    sizes = list[int]()
+    assert learner.server is not None
+    compute = learner.server._network.compute
+
+    def sized(inputs: Any, weights: Any) -> Any:
+        sizes.append(len(inputs[inference.INPUTS]))
+        return compute(inputs, weights)
+
+    monkeypatch.setattr(learner.server._network, "compute", sized)
+    expected, _ = alone.rollout(weights._replace(server=None), LENGTH, LATER)
+    assert_alike(expected, halved.rollout(weights, LENGTH, LATER)[0])
+    assert set(sizes) == {ENVS}
+    alone.close()
+    halved.close()
 
 
 def test_bfloat16(serve: Serve) -> None:
