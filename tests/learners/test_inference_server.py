@@ -159,17 +159,21 @@ def test_a_new_actor_ignores_replies_to_its_predecessor(serve: Serve) -> None:
 
 
 def test_a_server_that_hangs(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = serve(run_of("ppo", ENVS, **CARTPOLE))
-    client = client_of(learner.policy_weights(1))
+    run = run_of("ppo", ENVS, **CARTPOLE)
+    learner = serve(run)
+    weights, (_, halved) = learner.policy_weights(1), actors_of(run)
     server = learner.server
     assert server is not None
+    halved.rollout(weights, 1, 0)
     assert server.is_working()
-    monkeypatch.setattr(inference, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(inference, "SILENT_SECONDS", 1.0)
     with server._lock:
+        began = time.monotonic()
         with pytest.raises(InferenceLost, match="hangs"):
-            asked(client, 1)
+            halved.rollout(weights, 1, 0)
+        assert 1.0 <= time.monotonic() - began < 1.9  # both halves wait together
         assert not server.is_working()
-    client.close()
+    halved.close()
 
 
 def test_a_server_that_fails(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import os
 import secrets
 import select
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -149,7 +150,7 @@ class InferenceClient:
         own = slice(first_env, first_env + n_envs)
         self._arrays = {name: array[own] for name, array in rows.arrays.items()}
         # Another process may have had this slot: replies to it are ignored.
-        self._number = secrets.randbits(62)
+        self._number, self._asked_at = secrets.randbits(62), 0.0
 
     def _open(self, address: ServerAddress, descriptor: int, mode: int) -> int:
         path = f"/proc/{address.pid}/fd/{descriptor}"
@@ -170,6 +171,7 @@ class InferenceClient:
             if name in self._arrays:
                 self._arrays[name][...] = value
         self._number += 1
+        self._asked_at = time.monotonic()
         try:
             message = REQUEST.pack(self._first, version, self._number)
             os.write(self._requests, message)
@@ -185,7 +187,9 @@ class InferenceClient:
         """
         number = status = -1
         while number != self._number:
-            if not self._poll.poll(SILENT_SECONDS * 1_000):
+            # From the request on: the other half has waited meanwhile.
+            left = self._asked_at + SILENT_SECONDS - time.monotonic()
+            if not self._poll.poll(max(0.0, left * 1_000)):
                 raise InferenceLost("The inference server hangs.")
             if not (message := os.read(self._replies, REPLY.size)):
                 raise InferenceLost("The inference server is dead.")
