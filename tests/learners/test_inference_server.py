@@ -334,6 +334,19 @@ def test_only_linux_shares_memory_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not run.serves(on_gpu=True, shares_process=False)
 
 
+def test_actors_of_other_machines_act_by_themselves(serve: Serve) -> None:
+    run = run_of("ppo", ENVS, **CARTPOLE)
+    learner = serve(run)
+    weights, (alone, halved) = learner.policy_weights(1), actors_of(run)
+    assert weights.server is not None and learner.server is not None
+    far = weights._replace(server=weights.server._replace(machine="another"))
+    expected, found = (x.rollout(far, LENGTH, 0)[0] for x in (alone, halved))
+    assert_alike(expected, found)
+    assert learner.server._used == {}
+    alone.close()
+    halved.close()
+
+
 def test_on_a_gpu_all_environments_are_one_batch(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
