@@ -36,10 +36,9 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def _run(buffer_max_size: int = 60, **more: Any) -> RunSpec:
     settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2, **more}
     sizes = {"buffer_max_size": buffer_max_size, "rollout_length": 8}
-    config = Config.of(
-        find_algorithm("dqn").config, {**settings, **sizes, "max_steps": 1}
-    )
-    return RunSpec(find_algorithm("dqn"), config, _SPEC, (), seed=5)
+    row = find_algorithm("dqn")
+    config = Config.of(row.config, {**settings, **sizes, "max_steps": 1})
+    return RunSpec(row, config, _SPEC, row.layouts(config.algorithm, _SPEC), seed=5)
 
 
 class _Elsewhere(ReplayService):
@@ -150,10 +149,10 @@ def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
     """And isn't taken for lost data, which would be drawn again."""
     settings = {"env": "goal_envs:BrokenRewards", "her": "future", "max_steps": 1}
     given = {**settings, "n_envs": 3, "replay_shards": 2}
-    config = Config.of(find_algorithm("ddpg").config, given)
-    run = RunSpec(
-        find_algorithm("ddpg"), config, make.check_env(config.env), (), seed=5
-    )
+    row = find_algorithm("ddpg")
+    config = Config.of(row.config, given)
+    spec = make.check_env(config.env)
+    run = RunSpec(row, config, spec, row.layouts(config.algorithm, spec), seed=5)
     shard = ReplayService(run, 0)
     shard.start()
     steps = _trajectory(0)._replace(
