@@ -165,7 +165,7 @@ class DQN:
             r.terminated[burn_in:],
             r.valid[burn_in:],
             c.gamma,
-            min(c.n_step, c.rollout_length - burn_in),
+            c.n_step,
         )
         ahead = flatten_time(steps) * tf.shape(steps)[1]
         later = tf.range(tf.size(steps)) + ahead

@@ -79,6 +79,10 @@ class RayDriver:
         self._env_steps = 0
 
     @property
+    def replay_size(self) -> int | None:
+        return None if self._shards is None else self._shards.fill.size
+
+    @property
     def learner_threads(self) -> int:
         """Number of cores that the learner uses on its node."""
         return self._learner.threads

@@ -50,6 +50,7 @@ FILES = {
     "seeded.yaml": "settings: {seed: 1}",
     "text.cfg": "nothing",
     "units.cfg": "[dense-0]\nunits=many\n",
+    "lstm.cfg": "[lstm-0]\nunits=2\n[dense-0]\noutput=1\n",
     "one.cfg": "[dense-0]\nunits=2\noutput=1\n",
     "sees.cfg": "[input-compass]\n[dense-0]\noutput=1\nfrom=input-compass\n"
     "[dense-1]\noutput=1\nfrom=input-compass\n",
@@ -277,6 +278,16 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"init_log_std": 1.0}, "--init-log-std 1.0 is for continuous actions and"),
     ("ppo", {"action_scaling": False}, "--no-action-scaling is for continuous actions"),
     ("dqn", {"burn_in": 2}, "--burn-in 2 is for networks with memory: add --memory"),
+    (
+        "dqn",
+        {"memory": "gru:9", "n_step": 15, "burn_in": 2},
+        "--n-step 15 is more than the 14 steps of each sequence",
+    ),
+    (
+        "td3",
+        {"env": "Pendulum-v1", "actor_model": "lstm.cfg"},
+        "lstm.cfg: [lstm-0]: td3 can't learn with memory; remove the section",
+    ),
     ("ppo", {"memory": "gru:9"}, "--mini-batches 4 is more than --n-envs 1, and with"),
     ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
     (

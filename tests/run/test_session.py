@@ -367,6 +367,18 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_resumed_run_shows_its_replay_at_once() -> None:
+    """In the first line, before anything is added."""
+    every = {"rollout_length": 1, "train_frequency": 1, "buffer_batch_size": 1}
+    shown = list[int | None]()
+    for size, more in ((3, {"max_steps": 2, **every}), (7, {"resume": "last"})):
+        driver = FakeDriver([[1, 1]])
+        driver.fill = Fill(size, False)
+        more = {"max_steps": 4, **more, "agent": "dqn"}
+        train(driver, watch=lambda x: shown.append(x.replay_size), **more)
+    assert shown == [3, 3, 7, 7]
+
+
 def test_what_a_later_checkpoint_needs_stays_until_there_is_another() -> None:
     def rows(path: Path = RUN / "history.parquet") -> int:
         return History(path).rows

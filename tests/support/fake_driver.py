@@ -76,6 +76,10 @@ class FakeDriver:
         self._evaluated: list[Evaluated | FailedEvaluation] = []
         self.on_drain: Callable[[], None] = lambda: None
 
+    @property
+    def replay_size(self) -> int | None:
+        return None if self.fill is None else self.fill.size
+
     def collect(self, env_steps: int) -> Collected:
         round_ = self._rounds.popleft()
         returns = round_() if callable(round_) else round_

@@ -71,5 +71,9 @@ class WatchedDriver(Protocol):
     n_actors: int
 
     @property
+    def replay_size(self) -> int | None:
+        """Number of transitions in the replay; None without one."""
+
+    @property
     def supervision(self) -> Supervision | None:
         """The supervision of the components; None if every failure ends the run."""

@@ -116,6 +116,10 @@ class LocalDriver:
         self._next_evaluation = 0  # env steps of the earliest next evaluation
 
     @property
+    def replay_size(self) -> int | None:
+        return None if self._replay is None else self._replay.fill.size
+
+    @property
     def weights(self) -> Weights:
         """The newest policy weights."""
         return self._weights

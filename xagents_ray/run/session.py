@@ -208,7 +208,6 @@ class Session:
         self._telemetry.collected(round_, time.perf_counter() - clock)
         ended, reason = progress.collected(round_.reports, self._training)
         self._recorder.episodes(ended, progress.seconds)
-        progress.replay_size = round_.replay.size if round_.replay else None
         self._callbacks.collected(ended)
         return round_, reason
 
