@@ -1,5 +1,6 @@
 """Networks with memory learn from whole sequences, with the state that acted."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,14 @@ class Made:
         return replay_for(run.replay_kind, run.spec, config, ENVS, 0, 0, None, *units)
 
 
-@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("agent", ON_POLICY)
+@pytest.mark.parametrize(
+    ("agent", "kind"),
+    [
+        # The contract of input kinds has others of them.
+        pytest.param(*cell, marks=[] if cell == ("a2c", "lstm") else pytest.mark.slow)
+        for cell in itertools.product(ON_POLICY, ["lstm", "gru"])
+    ],
+)
 def test_each_agent_learns_in_two_phases(agent: str, kind: str) -> None:
     made = Made(agent, compiled=(agent, kind) == ("a2c", "lstm"), memory=f"{kind}:8")
     before = publish(made.learner)
@@ -183,9 +190,18 @@ DQN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
-@pytest.mark.parametrize("settings", DQN, ids=["double", "c51", "noisy"])
-def test_dqn_learns_from_sequences(settings: dict[str, Any], burn_in: int) -> None:
+@pytest.mark.parametrize(
+    ("burn_in", "settings"),
+    [
+        pytest.param(0, DQN[0], id="double", marks=pytest.mark.slow),
+        pytest.param(3, DQN[0], id="double-burn"),
+        pytest.param(0, DQN[1], id="c51"),
+        pytest.param(3, DQN[1], id="c51-burn", marks=pytest.mark.slow),
+        pytest.param(0, DQN[2], id="noisy", marks=pytest.mark.slow),
+        pytest.param(3, DQN[2], id="noisy-burn"),
+    ],
+)
+def test_dqn_learns_from_sequences(burn_in: int, settings: dict[str, Any]) -> None:
     made = Made("dqn", burn_in=burn_in, buffer_batch_size=6, **settings)
     replay, before = made.replay(), publish(made.learner)
     for _ in range(2):
@@ -216,7 +232,7 @@ def values_of(model: Any, layout: Any, r: Any) -> Any:
     return np.stack(found)
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
+@pytest.mark.parametrize("burn_in", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_errors_after_the_burn_in_by_hand(burn_in: int) -> None:
     """Of targets from the target network, whose state the same steps bring up."""
     made = Made(

@@ -25,7 +25,7 @@ from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.reading import read_layout
 from xagents_ray.networks.recurrent import Recurrent
 
-ROWS, ENVS, INPUTS, UNITS = 6, 4, 3, 5
+ROWS, ENVS, INPUTS, UNITS = 4, 4, 3, 5
 KINDS = ["lstm", "gru"]
 SPEC = EnvSpec((4,), "float32", 1, 2)
 
@@ -57,7 +57,7 @@ def sequences(state_units: int) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(ROWS, ENVS, INPUTS)).astype(np.float32)
     state = rng.normal(size=(ENVS, state_units)).astype(np.float32)
-    starts = rng.random((ROWS, ENVS)) < 0.2
+    starts = rng.random((ROWS, ENVS)) < 0.3
     assert starts.any() and not starts[:, 0].all() and starts[1:].any()
     return x, state, starts
 
@@ -152,8 +152,16 @@ def derivatives(layer: Any, given: Any, starts: Any, jit: bool | None = None) ->
     return traced(*given, starts)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_and_second_derivatives_are_those_of_keras(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "jit"),
+    [
+        ("lstm", False),
+        ("gru", False),
+        pytest.param("lstm", True, marks=pytest.mark.slow),  # A2C's test compiles one
+        ("gru", True),
+    ],
+)
+def test_first_and_second_derivatives_are_those_of_keras(kind: str, jit: bool) -> None:
     layout = one_layer(kind)
     model = model_of(layout, random_arrays(layout, 2, 1.0))
     own = model.get_layer(f"{kind}-0")
@@ -162,11 +170,10 @@ def test_first_and_second_derivatives_are_those_of_keras(kind: str) -> None:
     given = tf.constant(x.reshape(-1, INPUTS)), tf.constant(state)
     expected = derivatives(plain, given, tf.constant(starts))
     assert len(expected) == 2 * 5
-    for jit in (False, True):
-        found = derivatives(own, given, tf.constant(starts), jit)
-        for mine, theirs in zip(found, expected, strict=not jit):
-            assert np.abs(theirs).max() > 0.1
-            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+    found = derivatives(own, given, tf.constant(starts), jit)
+    for mine, theirs in zip(found, expected, strict=not jit):
+        assert np.abs(theirs).max() > 0.1
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
