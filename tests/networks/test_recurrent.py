@@ -25,7 +25,7 @@ from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.reading import read_layout
 from xagents_ray.networks.recurrent import Recurrent
 
-ROWS, ENVS, INPUTS, UNITS = 4, 4, 3, 5
+ROWS, ENVS, INPUTS, UNITS = 6, 4, 3, 5
 KINDS = ["lstm", "gru"]
 SPEC = EnvSpec((4,), "float32", 1, 2)
 
@@ -57,7 +57,7 @@ def sequences(state_units: int) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(ROWS, ENVS, INPUTS)).astype(np.float32)
     state = rng.normal(size=(ENVS, state_units)).astype(np.float32)
-    starts = rng.random((ROWS, ENVS)) < 0.3
+    starts = rng.random((ROWS, ENVS)) < 0.2
     assert starts.any() and not starts[:, 0].all() and starts[1:].any()
     return x, state, starts
 
