@@ -25,6 +25,7 @@ from xagents_ray.run.replay_buffer import replay_for
 
 LENGTH, ENVS = 8, 4
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": ("max_episode_steps=5",)}
+PENDULUM = {"env": "Pendulum-v1", "env_kwargs": None, "sde_frequency": 4}
 ON_POLICY = ["a2c", "a3c", "acer", "impala", "ppo", "trpo"]
 # A rate that changes nothing, and passes in which each row counts once.
 STILL = {"lr": 1e-30, "ppo_epochs": 1, "mini_batches": 2, "clip_value": 0.0}
@@ -35,7 +36,8 @@ FEW = {"mini_batches": 2, "cg_iterations": 2, "critic_iterations": 1}
 
 def settings_of(agent: str, **settings: Any) -> dict[str, Any]:
     length = "rollout_length" if agent == "dqn" else "n_steps"
-    names = {*find_algorithm(agent).config.__dataclass_fields__, "policy_lag", "local"}
+    others = "policy_lag", "local", "env", "env_kwargs"
+    names = {*find_algorithm(agent).config.__dataclass_fields__, *others}
     given = {length: LENGTH, "memory": "lstm:8", **FEW, **settings}
     return {k: v for k, v in given.items() if k in names}
 
@@ -115,14 +117,19 @@ def test_the_learner_computes_what_acted(
 
 
 @pytest.mark.parametrize(
-    ("agent", "metric", "expected"),
-    [("acer", "importance_ratio", 1.0), ("ppo", "kl", 0.0)],
+    ("agent", "metric", "expected", "settings"),
+    [
+        ("acer", "importance_ratio", 1.0, {}),
+        ("ppo", "kl", 0.0, {}),
+        ("ppo", "kl", 0.0, PENDULUM),
+    ],
 )
 def test_ratios_to_what_acted_begin_at_1(
-    agent: str, metric: str, expected: float
+    agent: str, metric: str, expected: float, settings: dict[str, Any]
 ) -> None:
     """In each minibatch; not with another environment's state."""
-    made = Made(agent, **{k: v for k, v in STILL.items() if k != "clip_value"})
+    still = {k: v for k, v in STILL.items() if k != "clip_value"}
+    made = Made(agent, **still, **settings)
     made.rollout()
     rolled = made.rollout()
     found = made.learner.update(fresh(rolled), 0)[metric]
