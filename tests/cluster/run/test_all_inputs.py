@@ -18,33 +18,33 @@ from xagents_ray.storage.checkpoints import load_checkpoint, newest_valid
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 SUPPORT = Path(__file__).parents[2] / "support"
-ENVS = 4
+ENVS, LENGTH = 4, 7  # of rollouts, which end within episodes, of 5 steps
 RUN: dict[str, Any] = {
     "env": "varied_envs:Varied",
     "n_envs": ENVS,
     "seed": 7,
     "frame_stack": 2,
     "memory": "lstm:4",
-    "max_steps": 8 * ENVS * 6,
+    "max_steps": LENGTH * ENVS * 6,
 }
 SEVERAL: dict[str, Any] = {
     "env_kwargs": {"seen": "mixed", "actions": "several", "masks": True},
     "critic_inputs": "hidden",
-    "n_steps": 8,
+    "n_steps": LENGTH,
 }
 AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {**SEVERAL, "mini_batches": 2},
     "impala": SEVERAL,
     "dqn": {
         "env_kwargs": {"seen": "mixed", "masks": True},
-        "rollout_length": 8,
+        "rollout_length": LENGTH,
         "burn_in": 2,
         "n_step": 2,
         "double": True,
         "prioritized": True,
-        "train_frequency": 32,
-        "buffer_initial_size": 8 * ENVS,
-        "buffer_max_size": 8 * ENVS * 4,
+        "train_frequency": LENGTH * ENVS,
+        "buffer_initial_size": LENGTH * ENVS,
+        "buffer_max_size": LENGTH * ENVS * 4,
         "checkpoint_replay": True,
     },
 }
