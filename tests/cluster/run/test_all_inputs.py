@@ -42,6 +42,7 @@ AGENTS: dict[str, dict[str, Any]] = {
         "n_step": 2,
         "double": True,
         "prioritized": True,
+        "priority_beta": 1.0,  # which else grows until --max-steps
         "train_frequency": LENGTH * ENVS,
         "buffer_initial_size": LENGTH * ENVS,
         "buffer_max_size": LENGTH * ENVS * 4,
@@ -107,7 +108,18 @@ def check_policy(directory: str) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+def agents(*quick: str) -> Any:
+    """Return a parameter for each agent; those that aren't named are slow."""
+    return pytest.mark.parametrize(
+        "agent",
+        [
+            pytest.param(each, marks=[] if each in quick else pytest.mark.slow)
+            for each in AGENTS
+        ],
+    )
+
+
+@agents("ppo", "dqn")
 def test_a_lagged_run_on_ray_is_the_local_one(
     agent: str, train_all: TrainAll, cluster: str
 ) -> None:
@@ -119,7 +131,7 @@ def test_a_lagged_run_on_ray_is_the_local_one(
     check_policy(remote["directory"])
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@agents("impala")
 def test_a_local_run_continues_exactly_on_ray(
     agent: str, train: Train, train_all: TrainAll, cluster: str
 ) -> None:
@@ -134,7 +146,7 @@ def test_a_local_run_continues_exactly_on_ray(
     assert_same(whole, rest)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@agents()
 def test_two_actors_act_as_one(agent: str, train_all: TrainAll, cluster: str) -> None:
     """Whose environments have states of their own."""
     settings = {**RUN, **AGENTS[agent], "address": cluster}
