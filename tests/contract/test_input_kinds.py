@@ -109,13 +109,13 @@ def settings_of(row: Algorithm, kind: str) -> dict[str, Any]:
         env = {"actions": "continuous", **env}
     if env.get("seen") in ("image", "mixed"):
         own = {**own, "frame_stack": STACK}
-    replaying = row.config().replay is not None
-    few = {k: v for k, v in FEW.items() if k in known}
-    few = {k: v for k, v in few.items() if replaying or not k.startswith("buffer")}
-    if "burn_in" in few and "memory" not in own:
-        del few["burn_in"]
-    if row.on_policy and replaying:
-        del few["buffer_batch_size"]
+    has_replay = row.config().replay is not None
+    without_effect = {
+        "burn_in": "memory" not in own,
+        "buffer_initial_size": not has_replay,
+        "buffer_batch_size": not has_replay or row.on_policy,
+    }
+    few = {k: v for k, v in FEW.items() if k in known and not without_effect.get(k)}
     kwargs = tuple(f"{k}={str(v).lower()}" for k, v in env.items())
     more = {"jit": "off", "local": True, "vectorization": "sync"}
     return {"env": "varied_envs:Varied", "env_kwargs": kwargs, **more, **few, **own}
@@ -145,7 +145,7 @@ def test_refusals(agent: str, kind: str) -> None:
     assert message.endswith(".") and ". " not in message and "\n" not in message
 
 
-def learn(driver: LocalDriver, row: Algorithm, phases: int) -> None:
+def learn(driver: LocalDriver, phases: int) -> None:
     """Run learning phases, and check that all that acts has changed."""
     before = driver.weights
     for phase in range(phases):
@@ -194,8 +194,8 @@ def parts_of(run: RunSpec, r: Trajectory, t: int) -> dict[str, Any]:
     return parts
 
 
-def policys_state(run: RunSpec) -> list[int]:
-    """Return where the state is that the policy reads; a value's has no effect."""
+def policy_state(run: RunSpec) -> list[int]:
+    """Return the indices of the state that actions depend on, not only values."""
     layout = run.layout
     reached = layout.reached(layout.outputs[:1])
     places = [x for i, x in enumerate(layout.state_places) if x and i in reached]
@@ -208,7 +208,7 @@ def rows_of(
 ) -> Iterator[tuple[Any, Any, Any]]:
     """Yield actions by predict, then actions and outputs by ONNX, of each row."""
     names = [each.name for each in session.get_inputs()]
-    results, own = [each.name for each in session.get_outputs()], policys_state(run)
+    results, own = [each.name for each in session.get_outputs()], policy_state(run)
     ours = state = None if r.recurrent_state is None else r.recurrent_state[0]
     for t in range(LENGTH + 1):
         parts, starts = parts_of(run, r, t), r.starts[t + run.spec.stack - 1]
@@ -250,10 +250,9 @@ def check_actor(run: RunSpec, outputs: list[Any], r: Trajectory) -> None:
 
 @pytest.mark.parametrize(("agent", "kind"), LEARNING)
 def test_it_learns_and_acts_alike(agent: str, kind: str) -> None:
-    row = find_algorithm(agent)
-    run = run_with(row, kind)
+    run = run_with(find_algorithm(agent), kind)
     driver = LocalDriver(run)
-    learn(driver, row, phases=2)
+    learn(driver, phases=2)
     r, _ = driver._actor.rollout(driver.weights, LENGTH, 10**6)
     assert not r.starts[run.spec.stack - 1].any() and r.starts[run.spec.stack :].any()
     assert r.recurrent_state is None or r.recurrent_state.any()
