@@ -101,7 +101,9 @@ def _observation_bytes(run: RunSpec) -> int:
     if spec.has_several_arrays:
         arrays = [*spec.arrays.values()]
     sizes = [(1 if x == "uint8" else 4) * math.prod(shape) for x, shape in arrays]
-    return sum(sizes) + 64
+    masks = spec.action_units if spec.has_action_masks else 0
+    state = math.ceil(4 * run.layout.state_units / run.config.algorithm.batch_steps)
+    return sum(sizes) + masks + state + 64
 
 
 def store_bytes(run: RunSpec) -> int:

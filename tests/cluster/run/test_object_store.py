@@ -1,5 +1,6 @@
 """How much room a run asks of Ray's object store."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.cluster.run.preflight import store_bytes
+from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.config import Config
@@ -56,6 +57,19 @@ def test_every_version_that_acts_has_room() -> None:
     assert _weighs("ppo", **lag) == pytest.approx(_weighs("ppo") + 2, abs=0.1)
     together, apart = _weighs("ppo", **lag), _weighs("ppo", **free)
     assert apart == pytest.approx(together + 2, abs=0.1)
+
+
+def test_masks_and_states_of_rollouts_have_room() -> None:
+    """A mask per row, and a state per rollout."""
+    n_envs, steps = 4, 8
+    sizes = {"n_steps": steps, "mini_batches": 1}
+    plain = _run("ppo", **sizes)
+    masked = replace(plain, spec=replace(_SPEC, n_actions=500, has_action_masks=True))
+    recurrent = _run("ppo", memory="lstm:2000", **sizes)
+    rows = n_envs * (steps + 1)
+    assert rollout_bytes(masked) - rollout_bytes(plain) == 500 * rows
+    more = rollout_bytes(recurrent) - rollout_bytes(plain)
+    assert more >= 4 * 2 * 2000 * n_envs == pytest.approx(more, rel=0.2)
 
 
 def test_a_replay_that_is_saved_needs_a_few_pieces_only() -> None:
