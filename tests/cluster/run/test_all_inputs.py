@@ -149,7 +149,7 @@ def test_a_local_run_continues_exactly_on_ray(
 @agents()
 def test_two_actors_act_as_one(agent: str, train_all: TrainAll, cluster: str) -> None:
     """Whose environments have states of their own; so do shards of a replay."""
-    settings = {**RUN, **AGENTS[agent], "address": cluster}
+    settings = {**RUN, **AGENTS[agent], "address": cluster, "policy_lag": 0}
     settings |= {"replay_shards": 2} if agent == "dqn" else {}
     one, two = train_all(agent, [{**settings, "n_actors": n} for n in (1, 2)])
     assert one["episodes"] == two["episodes"]
