@@ -178,8 +178,14 @@ class Bench:
     def _run(self, agent: str, settings: Settings, seed: int) -> dict[str, float]:
         """Return the greedy mean, and the env steps that the training took."""
         train: Any = xagents_ray.train
-        where = {"run_dir": str(self.run_dir), "local": True, "quiet": True}
-        result = train(agent, **settings, **where, seed=seed)
+        result = train(
+            agent,
+            **settings,
+            run_dir=str(self.run_dir),
+            local=True,
+            quiet=True,
+            seed=seed,
+        )
         policy = xagents_ray.load(result.directory, which="last")
         found = evaluate_from_same_starts(policy, self.episodes)
         return {"mean": found.mean, "env_steps": result.env_steps}
