@@ -171,9 +171,10 @@ class RolloutScheduler:
                 slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
             self._oldest_version = min(self._oldest_version, report.weights_version)
-            # Includes transfers: an actor behind a slow network doesn't hang.
-            observed = time.monotonic() - call.began if call.began else 0.0
-            self._seconds.append(max(report.seconds, observed))
+            seconds = report.seconds
+            if call.began is not None:  # an actor behind a slow network doesn't hang
+                seconds = max(seconds, time.monotonic() - call.began)
+            self._seconds.append(seconds)
             self._longest = max(self._longest, self._seconds[-1])
 
     def _request_deferred(self) -> None:
@@ -217,7 +218,7 @@ class RolloutScheduler:
 
     def _warn_of_stale(self) -> None:
         """Warn of an actor whose weights version doesn't advance with the others."""
-        newest = max((slot.version for slot in self._actors.live), default=0)
+        newest = max(self.versions)
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._actors.ready:
             idle = time.monotonic() - slot.alive_at > _STALE_SECONDS
