@@ -149,7 +149,7 @@ class ActorPool:
         Raises:
             Broken: the actor was given up, and no other one is left.
         """
-        self._calls.kill(slot.actor)
+        self._calls.retire(slot.actor)
         slot.failures += 1
         self._log.count("env actors")
         self._log.count("rollouts", len(slot.calls))
@@ -183,7 +183,7 @@ class ActorPool:
         except (UserError, self._calls.ray.exceptions.RayError):
             self._calls.kill(returning)  # another one starts if the claim remains
             return True
-        self._calls.kill(slot.actor)
+        self._calls.retire(slot.actor)
         slot.actor, slot.is_away, slot.has_finished = returning, False, False
         slot.alive_at = time.monotonic()
         self._log.warn(f"Env actor {slot.number} is back on the cores of its claim")
@@ -191,7 +191,7 @@ class ActorPool:
 
     def _replace(self, slot: ActorSlot) -> None:
         """Create a new actor, on the slot's claim if that is on a live node."""
-        self._calls.kill(slot.returning)
+        self._calls.retire(slot.returning)
         slot.returning = slot.returned = None
         slot.alive_at = time.monotonic()
         slot.is_ready = slot.is_overdue = slot.has_finished = slot.is_away = False

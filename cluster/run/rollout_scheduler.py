@@ -22,7 +22,8 @@ _STALE_SECONDS = 30.0
 class RolloutScheduler:
     """Requests rollouts from env actors, and replaces those that fail or hang.
 
-    The argument `weights` is a function that returns a reference to available weights.
+    The argument `weights` is a function that returns a reference to available weights;
+    it gets a reference to weights that were lost.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class RolloutScheduler:
         calls: RayCalls,
         config: Config,
         actors: ActorPool,
-        weights: Callable[[], Any],
+        weights: Callable[..., Any],
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
         self._weights = weights
@@ -153,7 +154,7 @@ class RolloutScheduler:
         except errors.RayTaskError as error:
             if self._calls.is_argument(error):  # its weights were lost with the learner
                 slot.calls.popleft()
-                self._request(slot, self._weights(), call.env_steps)
+                self._request(slot, self._weights(call.weights), call.env_steps)
             elif self._calls.is_full(error):
                 slot.calls.popleft()
                 self._deferred.append((slot, call.env_steps))

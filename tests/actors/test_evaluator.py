@@ -22,7 +22,7 @@ from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.networks.forward import bind_network
-from xagents_ray.settings.run import PlayConfig
+from xagents_ray.settings.episodes import PlayConfig
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 
@@ -32,7 +32,9 @@ def evaluated(
 ) -> list[Episode]:
     with closing(Evaluator(setup)) as evaluator:
         weights = weights_of(setup)
-        return evaluator.evaluate(weights, episodes, SEED, greedy, random_share)
+        return evaluator.evaluate(
+            weights, episodes, SEED, greedy=greedy, random_share=random_share
+        )
 
 
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
@@ -135,10 +137,10 @@ def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) ->
     setup = setup_of(agent, 2, **settings)
     first, second = Evaluator(setup), Evaluator(setup)
     games = [
-        evaluator.evaluate(weights_of(setup), 3, SEED, greedy)
+        evaluator.evaluate(weights_of(setup), 3, SEED, greedy=greedy)
         for evaluator in (first, first, second)
     ]
-    other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy)
+    other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy=greedy)
     likeliest = second.evaluate(weights_of(setup), 3, SEED, greedy=True)
     first.close()
     second.close()
@@ -212,9 +214,11 @@ def test_epsilon_is_a_share_of_random_actions(epsilon: float, expected: int) -> 
     """A greedy policy does the same all along, since it sees the same."""
     setup = setup_of("ppo", 2, env="test_evaluator:Shifted")
     with closing(Evaluator(setup)) as evaluator:
-        how = weights_of(setup), 2, SEED, True, epsilon
-        games = evaluator.evaluate(*how)
-        assert games == evaluator.evaluate(*how)
+        games, again = (
+            evaluator.evaluate(weights_of(setup), 2, SEED, random_share=epsilon)
+            for _ in range(2)
+        )
+        assert games == again
     found = [game.episode_return for game in games]
     assert found == pytest.approx([expected, expected], abs=100 if epsilon else 0)
 
@@ -289,7 +293,7 @@ def vectors(num_envs: int) -> Any:
 def test_an_episode_without_end_is_said(
     n_envs: int, vectorization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
     env = "vectors" if vectorization == "vector" else "Endless"
     settings = {"env": f"test_evaluator:{env}", "vectorization": vectorization}
     setup = setup_of("ppo", n_envs, **settings)
@@ -303,7 +307,7 @@ def test_an_episode_without_end_is_said(
 
 
 def test_a_time_limit_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
     (episode,) = evaluated(setup_of("ppo", 1, env="test_evaluator:limited"), 1)
     assert episode.length == 4_000
 
@@ -321,7 +325,7 @@ class Lingering(Stepping):
 def test_an_episode_that_does_not_count_need_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 300)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 300)
     episodes = evaluated(setup_of("ppo", 2, env="test_evaluator:Lingering"), 3)
     assert [each.length for each in episodes] == [200, 200, 2]
 

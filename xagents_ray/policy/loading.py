@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
+from xagents_ray.run.checkpoint_facts import longest_episode
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.run.tensorflow_child import read_any_weights, with_tensorflow
@@ -124,8 +125,8 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     said = (*env_notes(env, spec), *other, *notes)
-    whole = Config(algorithm=config, env=env)
-    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
+    run = RunSpec(algorithm, Config(algorithm=config, env=env), spec, (layout,), seed=0)
+    run = replace(run, notes=said, longest_episode=longest_episode(checkpoint))
     return LoadedPolicy(run, Weights(1, arrays), name)
 
 

@@ -15,8 +15,8 @@ from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy, save_weights
 from xagents_ray.policy.sampling import Sampler
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import check_known, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
 if TYPE_CHECKING:
     import gymnasium as gym
