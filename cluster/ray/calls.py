@@ -195,14 +195,15 @@ class RayCalls:
             "works without it: continue with --resume last where Ray runs."
         )
 
-    def lost(self, references: Sequence[Any]) -> set[Any]:
-        """Return which objects are lost or failed to be made, without fetching any.
+    def lost(self, references: Sequence[Any]) -> dict[Any, Exception]:
+        """Return the errors of objects that are lost or failed, without fetching any.
 
         The error that takes the place of an object is in this process or on its node.
         """
+        lost: dict[Any, Exception] = {}
         if not references:
-            return set()
-        ready, lost = self.ready(references, 0), set()
+            return lost
+        ready = self.ready(references, 0)
         located = self.ray.experimental.get_local_object_locations(ready)
         here = self.ray.get_runtime_context().get_node_id()
         for reference in ready:
@@ -212,8 +213,8 @@ class RayCalls:
                     self.ray.get(reference, timeout=0)
                 except self.ray.exceptions.GetTimeoutError:  # spilled, or just moved
                     continue
-                except self.ray.exceptions.RayError:
-                    lost.add(reference)
+                except self.ray.exceptions.RayError as error:
+                    lost[reference] = error
         return lost
 
     def is_argument(self, error: BaseException) -> bool:

@@ -39,7 +39,9 @@ def _run(buffer_max_size: int = 60, **more: Any) -> RunSpec:
     config = Config.of(
         find_algorithm("dqn").config, {**settings, **sizes, "max_steps": 1}
     )
-    return RunSpec(find_algorithm("dqn"), config, _SPEC, (), seed=5)
+    algorithm = find_algorithm("dqn")
+    layouts = algorithm.layouts(config.algorithm, _SPEC)
+    return RunSpec(algorithm, config, _SPEC, layouts, seed=5)
 
 
 class _Elsewhere(ReplayService):
@@ -151,9 +153,9 @@ def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
     settings = {"env": "goal_envs:BrokenRewards", "her": "future", "max_steps": 1}
     given = {**settings, "n_envs": 3, "replay_shards": 2}
     config = Config.of(find_algorithm("ddpg").config, given)
-    run = RunSpec(
-        find_algorithm("ddpg"), config, make.check_env(config.env), (), seed=5
-    )
+    algorithm, spec = find_algorithm("ddpg"), make.check_env(config.env)
+    layouts = algorithm.layouts(config.algorithm, spec)
+    run = RunSpec(algorithm, config, spec, layouts, seed=5)
     shard = ReplayService(run, 0)
     shard.start()
     steps = _trajectory(0)._replace(
