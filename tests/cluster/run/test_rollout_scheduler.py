@@ -13,6 +13,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_pool import ActorPool, error_line
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
+from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, RolloutReport
@@ -89,7 +90,7 @@ class _Started:
         self.fleet = RolloutScheduler(calls, config, self.pool, self.next_weights)
         self.pool.wait_until_ready()
 
-    def next_weights(self) -> Ref:
+    def next_weights(self, lost: Ref | None = None) -> Ref:
         return self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
 
     def round(self, version: int = 1) -> tuple[int, float]:
@@ -412,6 +413,42 @@ def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(
     assert not started.log.counts
 
 
+class _Weights:
+    """A learner whose weights are on their way to the driver for 0.3 s."""
+
+    def start(self) -> tuple[int, list[str]]:
+        return 1, []
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def ping(self) -> None: ...
+
+    def weights(self, version: int) -> Takes:
+        return Takes(0.0, version, transit=0.3)
+
+
+def test_weights_on_their_way_to_the_driver_delay_no_rollout(ray: FakeRay) -> None:
+    """The driver doesn't need them: 64 actors made 3.9 rollouts/s."""
+    started = _Started(ray, lambda *_: _actor(ray), 64, asynchronous=True, policy_lag=1)
+    learner = SupervisedLearner(
+        started.calls, lambda: FakeActor(ray, _Weights()), 1.0, 60
+    )
+    learner.wait_until_ready()
+    started.fleet._weights = learner.available_weights
+    first = learner.available_weights()
+    count, began = 0, ray.now
+    while ray.now - began < 20:
+        count += len(started.fleet.newest(1, 0))
+    assert count / (ray.now - began) == pytest.approx(64, rel=0.1)
+    first.error = ObjectLostError("1", None, "")  # the calls themselves say it
+    for _ in range(3):
+        started.fleet.newest(64, 0)
+    assert learner.version == 2
+    assert started.fleet.versions == [2] * 64
+    assert not started.log.counts
+
+
 def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
     """An actor can't begin while its weights are still being learned."""
     started = _Started(ray, lambda *_: _actor(ray), 1, actor_timeout=5)
@@ -431,7 +468,7 @@ def test_waiting_for_new_weights_requests_no_rollout_twice(ray: FakeRay) -> None
     started = _Started(ray, lambda *_: _actor(ray), 2, asynchronous=True, policy_lag=1)
     fleet = started.fleet
 
-    def weights() -> Ref:
+    def weights(lost: Ref | None = None) -> Ref:
         assert fleet.heads() == []
         fleet.tend(0)
         return Ref(1)
