@@ -1,6 +1,7 @@
 """Evaluation: whole games, greedy or as in training, each environment its share."""
 
 import itertools
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
+from click.testing import CliRunner
 from naive import naive_stacks
 from stepping import Stepping
 
@@ -19,6 +21,7 @@ from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.player import Player
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
+from xagents_ray.commands.cli import root
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.networks.forward import bind_network
@@ -312,6 +315,36 @@ def test_a_time_limit_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert episode.length == 4_000
 
 
+@pytest.mark.parametrize(
+    ("env", "limit", "longest", "expected"),
+    [
+        ("Endless", None, 0, 3_000),
+        ("Endless", None, 299, 3_000),
+        ("Endless", None, 400, 4_000),
+        ("Endless", 50, 400, 50),
+        ("limited", 3_999, 0, 3_999),
+    ],
+)
+def test_episodes_are_bounded(
+    env: str,
+    limit: int | None,
+    longest: int,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By 10 times the longest one in training, or by --eval-max-steps."""
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
+    setup = setup_of("ppo", 1, env=f"test_evaluator:{env}")
+    words = f"has not ended after {expected:,} env steps.*raise --eval-max-steps"
+    with closing(Evaluator(setup)) as evaluator, pytest.raises(UserError, match=words):
+        evaluator.evaluate(weights_of(setup), 1, SEED, limit, longest)
+    with (
+        closing(Player(setup, PlayConfig(eval_max_steps=limit))) as player,
+        pytest.raises(UserError, match=words),
+    ):
+        list(player.play(weights_of(setup), SEED, longest))
+
+
 class Lingering(Stepping):
     """Episodes of 200 steps, or one of 2 before one without end, by the seed."""
 
@@ -345,3 +378,37 @@ def test_a_run_trains_on(tmp_path: Path) -> None:
             run_dir=str(tmp_path),
         )
     assert result.env_steps >= 400 and len(warned) == 1
+
+
+class Long(Stepping):
+    """Episodes of 30 steps in training and none that ends after it."""
+
+    length = 30
+
+    def step(self, action: Any) -> Any:
+        if os.path.exists("trained"):
+            self.length = 10**9
+        return super().step(action)
+
+
+def test_a_run_remembers_its_longest_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 200)
+    settings: dict[str, Any] = {"env": "test_evaluator:Long", "max_steps": 100}
+    result = xagents_ray.train("a2c", **settings, local=True, quiet=True)
+    Path("trained").touch()
+    policy = xagents_ray.load(result.directory)
+    with pytest.raises(UserError, match="not ended after 300 env steps"):
+        policy.evaluate(1)
+    with pytest.raises(UserError, match="not ended after 300 env steps"):
+        policy.play(1)
+    with pytest.raises(UserError, match="not ended after 40 env steps"):
+        policy.evaluate(1, eval_max_steps=40)
+    words = "a2c --run", result.directory, "--eval-max-steps 50"
+    for command in ("evaluate", "play"):
+        run = CliRunner().invoke(root, [command, *" ".join(words).split()])
+        assert run.exit_code != 0
+        said = str(run.exception) + run.output
+        assert "not ended after 50 env steps" in said
