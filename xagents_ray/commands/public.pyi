@@ -245,7 +245,7 @@ class Train_All(TypedDict, total=False):
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     resume: str | Path | None
-    """Directory of a run to resume from its newest checkpoint, or last."""
+    """Directory of a run to resume from its newest valid checkpoint, or last."""
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""

@@ -46,18 +46,22 @@ class SourceConfig(Checked):
         None,
         "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5, .npz, or whole "
         "Keras models, .keras or .h5",
+        is_path=True,
     )
     run: str | None = option(
         None,
         "Directory of a run or of one of its checkpoints, or last, in place of "
         "--weights and the environment's flags",
+        is_folder=True,
     )
     which: str | None = option(
         None,
         "Checkpoint of --run: best, last, or the env step of one; default: best "
         "where --eval-every was on, else last",
     )
-    run_dir: str = option(RunConfig().run_dir, "Directory of runs, for --run last")
+    run_dir: str = option(
+        RunConfig().run_dir, "Directory of runs, for --run last", is_folder=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

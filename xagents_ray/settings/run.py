@@ -27,6 +27,7 @@ class RunConfig(Checked):
     run_dir: str = option(
         "runs",
         "Directory that holds a directory for each run",
+        is_folder=True,
         known_as=("log_dir", "logdir", "output_dir", "save_dir"),
     )
     name: str | None = option(
@@ -38,7 +39,8 @@ class RunConfig(Checked):
     )
     resume: str | None = option(
         None,
-        "Directory of a run to resume from its newest checkpoint, or last",
+        "Directory of a run to resume from its newest valid checkpoint, or last",
+        is_folder=True,
         instead="the same command with the same --study resumes a sweep",
         not_with_seeds="the same command with the same --name resumes all of its runs",
         not_launched="resumes a run on this machine",
