@@ -79,7 +79,8 @@ class DQN:
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
             metrics, errors = so_far
-            due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
+            later = phase.batches - 1 - k + phase.later
+            due = self._syncs_due(later, phase.env_steps)
             if due > self._syncs:
                 update_targets(self._setup.targets, self._config.tau)
                 self._syncs.assign(due)

@@ -182,9 +182,9 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
                 job_config=job_without_folder(ray),
             )
     except Exception as error:
-        first = str(error).strip().splitlines()[0].rstrip(".")
+        reason = " ".join(str(error).split()).rstrip(".")
         raise Broken(
-            f"Ray did not start on this machine ({first}): try again when the machine "
+            f"Ray did not start on this machine ({reason}): try again when the machine "
             "is less busy, or use --local."
         ) from None
     session.processes.watch()
@@ -304,9 +304,9 @@ def _refused(address: str, error: Exception) -> UserError:
             f"The Ray cluster at {address} requires a token: set RAY_AUTH_TOKEN to the "
             "cluster's own (`ray get-auth-token` prints it there)."
         )
-    first = str(error).strip().splitlines()[0].rstrip(".")
+    reason = " ".join(str(error).split()).rstrip(".")
     return UserError(
-        f"The Ray cluster at {address} can't be joined: {first}; run the command on a "
+        f"The Ray cluster at {address} can't be joined: {reason}; run the command on a "
         f"node of the cluster (`ray start --address {address} --num-cpus 0` makes this "
         "machine one), and check that it runs the same versions of Ray and Python."
     )

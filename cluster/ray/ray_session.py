@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from xagents_ray.cluster.ray import authentication
+from xagents_ray.cluster.ray.closing import CLOSE_SECONDS
 from xagents_ray.cluster.ray.session_folder import create_private_folder
 from xagents_ray.core.signals import Signals
 
@@ -27,7 +28,7 @@ _PROBE_SECONDS = 5.0
 _REPEAT_SECONDS = 1.0
 _REAP_SECONDS = 1.0
 _VITAL = ("gcs_server", "raylet")
-_SIGNALLED_SECONDS = 5.0
+_SIGNALLED_SECONDS = CLOSE_SECONDS + 5.0
 _WITHOUT_RAY_SECONDS = 15.0
 """Limit of Ray's shutdown, which takes half of it if the control service is gone."""
 _WATCH = """\

@@ -71,10 +71,10 @@ def join_with_folder(
             sent = {"working_dir": str(archive)}
             context = ray.init(address, runtime_env=sent, **joining)
     except Exception as error:
-        first = str(error).strip().splitlines()[0].rstrip(".")
+        reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"{folder}, which holds modules of yours, can't be sent to the cluster "
-            f"({first}): keep the script and its modules in a folder of their own, or "
+            f"({reason}): keep the script and its modules in a folder of their own, or "
             "install them on every node."
         ) from None
     note = (

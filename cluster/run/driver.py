@@ -74,7 +74,9 @@ class RayDriver:
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes = [*connection.ray_notes(), *parts.notes, *self._learner.notes]
-        self.supervision = RaySupervision(run.algorithm.name, calls.log, self._fleet)
+        self.supervision = RaySupervision(
+            run.algorithm.name, calls.log, self._fleet, self._learner.snapshot
+        )
         self._round: list[FinishedRollout] = []
         self._env_steps = 0
 
@@ -157,7 +159,7 @@ class RayDriver:
         learner = self._fetch_learner(snapshot.learner)
         if learner is None:
             ending = self._calls.is_ending
-            learner = self._learner.held if ending else self._learner.state()
+            learner = self._learner.snapshot.arrays if ending else self._learner.state()
         return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
 
     def _fetch_learner(self, reference: Any) -> dict[str, Array] | None:
@@ -208,12 +210,13 @@ class RayDriver:
         """Return a snapshot's models as weights files for the given paths."""
         return self._learner.call("encode", snapshot.learner, paths)
 
-    def evaluate(self, env_steps: int) -> bool:
+    def evaluate(self, env_steps: int, longest: int) -> bool:
         """Begin an evaluation in a separate env actor, alongside training."""
-        return self._evaluations.begin(env_steps, self._learner.weights)
+        self._evaluations.begin(env_steps, self._learner.weights, longest)
+        return True
 
     def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for all if `is_last`."""
+        """Return evaluations that ended or failed; wait for the last if `is_last`."""
         return self._evaluations.ended(is_last)
 
     def close(self) -> None:

@@ -47,7 +47,10 @@ def _groups(ray: Any, kind: str) -> Iterator[tuple[str, float]]:
 
 
 def _classes(ray: Any) -> str:
-    """Return the classes of the actors that are alive; Ray tells no task's claim."""
+    """Return the classes of the actors that are alive; Ray tells no task's claim.
+
+    The public `ray.util.state.list_actors` asks the dashboard, which may be off.
+    """
     rows = ray._private.state.actors(actor_state_name="ALIVE").values()
     names = sorted({row["ActorClassName"].rpartition(".")[2] for row in rows})
     if not names:

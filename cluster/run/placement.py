@@ -41,6 +41,7 @@ class RunParts:
         has_claim: bool = False,
     ) -> None:
         self._ray, self._run, self._definitions = calls.ray, run, definitions
+        self._closing = calls.closing
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         self._reserved = reserve(calls, run, has_claim)
         learner, *actors = self._reserved.claims
@@ -106,7 +107,11 @@ class RunParts:
         return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
-        """End the actors, and release resources that were claimed here."""
+        """Close the environments, end the actors, and release what was claimed here."""
+        for (part, _), actor in self._made.items():
+            if part != "learner":
+                self._closing.begin(actor)
+        self._closing.finish()
         for actor in self._made.values():
             self._ray.kill(actor)
         self._reserved.release()

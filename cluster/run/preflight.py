@@ -14,9 +14,9 @@ from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4
 """Each weight, its copy in the target network, and Adam's two moments."""
-_SNAPSHOTS = 6
-"""Learner states in the object store: the newest for recovery, its successor, the best,
-the one being written, and the arguments of `restore` and `encode`."""
+_SNAPSHOTS = 7
+"""Learner states in the object store: the newest for recovery here, a newer copy, its
+successor, the best, the one being written, and arguments of `restore` and `encode`."""
 _VERSIONS = 5
 """Weights in the store without lag: acting, learned, published, two evaluations'."""
 

@@ -90,6 +90,8 @@ ASKED: list[Case] = [
     ("ppo", {"lr": "many"}, "--lr takes a number, got 'many'."),
     ("ppo", {"vectorization": "fast"}, "--vectorization takes one of auto, vector"),
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
+    ("ppo", {"run_dir": "s3://bucket/runs"}, "--run-dir s3://bucket/runs: URLs are"),
+    ("ppo", {"weights": "gs://a/b.npz"}, "--weights gs://a/b.npz: URLs are not"),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
     ("ppo", {"n_envs": 2**63}, "--n-envs takes a whole number, got 922337203685477"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),

@@ -18,8 +18,9 @@ from xagents_ray.core.trajectory import map_arrays
 from xagents_ray.learners.frames import network_inputs
 from xagents_ray.learners.math.returns import n_step_sums
 from xagents_ray.learners.minibatches import update_in_passes
+from xagents_ray.learners.padding import widen_rounds
 from xagents_ray.learners.priorities import sequence_errors
-from xagents_ray.learners.tensors import take_rows, widen_rounds
+from xagents_ray.learners.tensors import take_rows
 from xagents_ray.networks.keras import final_state_model
 from xagents_ray.run.replay_buffer import replay_for
 

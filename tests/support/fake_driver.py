@@ -37,6 +37,9 @@ class FakeSupervision:
 
     def when_waiting(self, show: Callable[[], None]) -> None: ...
 
+    def summary(self) -> Mapping[str, float]:
+        return {"snapshot_age": 1.5}
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         self.published.append(metrics)
 
@@ -124,7 +127,7 @@ class FakeDriver:
         text = str(snapshot.learner["learned"].item())
         return [WeightsFile(path, {"": text.encode()}) for path in paths]
 
-    def evaluate(self, env_steps: int) -> bool:
+    def evaluate(self, env_steps: int, longest: int) -> bool:
         if not self.scores:
             return False
         mean = self.scores.popleft()

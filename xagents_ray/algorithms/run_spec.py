@@ -53,6 +53,7 @@ class RunSpec:
     # Cores that each part of the run may use; None for all cores of its machine.
     threads: int | None = None
     notes: tuple[str, ...] = ()  # notes for the user, one sentence each
+    longest_episode: int = 0  # env steps of the longest one in training; 0 if unknown
 
     @property
     def cores(self) -> int:

@@ -9,6 +9,7 @@ from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.policy.policy import Policy
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
@@ -67,11 +68,12 @@ def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
 def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     """Return the weights files that a source names; empty if it is a run."""
     if isinstance(source, list | tuple):
-        return tuple(map(str, source))
+        return tuple(local_path("load", str(each)) for each in source)
     if not isinstance(source, str | Path):
         raise UserError(
             f"load takes a path, or last, and got a {type(source).__name__}: name the "
             "directory of a run, as in load(result.directory)."
         )
+    source = local_path("load", source)
     is_file = is_file_name(str(source)) and not Path(source).is_dir()
     return (str(source),) if is_file else ()

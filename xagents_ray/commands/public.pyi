@@ -92,6 +92,10 @@ class Both_All(TypedDict, total=False):
     eval_every: int | None
     """Evaluate greedily every n steps, and choose the best weights by that (env steps,
     ≥ 1)."""
+    eval_max_steps: int | None
+    """An evaluation or film gives up when an episode is longer; default: where no time
+    limit is known to end it, 10 times the longest episode in training, and at least
+    10,000 (env steps, ≥ 1)."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -241,7 +245,7 @@ class Train_All(TypedDict, total=False):
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     resume: str | Path | None
-    """Directory of a run to resume from its newest checkpoint, or last."""
+    """Directory of a run to resume from its newest valid checkpoint, or last."""
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""

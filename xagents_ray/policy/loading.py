@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
+from xagents_ray.run.checkpoint_facts import longest_episode
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.run.tensorflow_child import read_any_weights, with_tensorflow
@@ -45,18 +46,22 @@ class SourceConfig(Checked):
         None,
         "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5, .npz, or whole "
         "Keras models, .keras or .h5",
+        is_path=True,
     )
     run: str | None = option(
         None,
         "Directory of a run or of one of its checkpoints, or last, in place of "
         "--weights and the environment's flags",
+        is_folder=True,
     )
     which: str | None = option(
         None,
         "Checkpoint of --run: best, last, or the env step of one; default: best "
         "where --eval-every was on, else last",
     )
-    run_dir: str = option(RunConfig().run_dir, "Directory of runs, for --run last")
+    run_dir: str = option(
+        RunConfig().run_dir, "Directory of runs, for --run last", is_folder=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,8 +129,8 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     said = (*env_notes(env, spec), *other, *notes)
-    whole = Config(algorithm=config, env=env)
-    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
+    run = RunSpec(algorithm, Config(algorithm=config, env=env), spec, (layout,), seed=0)
+    run = replace(run, notes=said, longest_episode=longest_episode(checkpoint))
     return LoadedPolicy(run, Weights(1, arrays), name)
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
@@ -247,7 +248,7 @@ class LocalDriver:
         """Return a snapshot's models as weights files with these paths."""
         return self._learning(lambda: encode_models(self._run, snapshot.learner, paths))
 
-    def evaluate(self, env_steps: int) -> bool:
+    def evaluate(self, env_steps: int, longest: int) -> bool:
         config = self._run.config.run
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
@@ -259,7 +260,11 @@ class LocalDriver:
         try:
             with errors_name_line(str(self._run.config.env.env)):
                 episodes = self._evaluator.evaluate(
-                    self._weights, config.eval_episodes, self._run.evaluation_seed
+                    self._weights,
+                    config.eval_episodes,
+                    self._run.evaluation_seed,
+                    config.eval_max_steps,
+                    longest,
                 )
         except EndlessEpisode as error:  # another policy may end it, much later
             self._next_evaluation = _LATER * env_steps
@@ -282,11 +287,10 @@ class LocalDriver:
 
     def close(self) -> None:
         self._thread.shutdown()
-        self._actor.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
-        if self._goal_rewards is not None:
-            self._goal_rewards.close()
+        with ExitStack() as stack:  # closes all, even if one raises
+            for each in (self._goal_rewards, self._evaluator, self._actor):
+                if each is not None:
+                    stack.callback(each.close)
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Return the result of a function, run in the learner's thread."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xagents_ray.core.errors import check_finite
 from xagents_ray.core.reports import Collected, WatchedDriver
@@ -86,6 +86,11 @@ class Telemetry:
         if self._supervision is not None:
             for warning in self._supervision.take_warnings():
                 self._display.warn(warning)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the profile and the supervision's values for the run's summary."""
+        supervised = {} if self._supervision is None else self._supervision.summary()
+        return {**self.profile.summary(), **supervised}
 
     def close(self, video: Path | None) -> None:
         """Record the last metrics."""

@@ -296,6 +296,12 @@ def test_a_machine_outside_the_cluster_is_told_how_to_join() -> None:
     assert "`ray start --address 10.0.0.1:6379 --num-cpus 0` makes this" in said
 
 
+def test_rays_reason_is_shown_whole() -> None:
+    error = RuntimeError("Version mismatch:\n  cluster has 2.56.0\n  this has 2.60.0.")
+    said = str(connection._refused("10.0.0.1:6379", error))
+    assert "Version mismatch: cluster has 2.56.0 this has 2.60.0; run" in said
+
+
 def test_a_silent_head_counts_as_lost_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
