@@ -61,11 +61,11 @@ class TMaze(gym.Env[Any, Any]):
 class Combination(gym.Env[Any, Any]):
     """Twenty locks in a circle, of which one is shown.
 
-    Of 200 keys 20 fit, and one of them opens the lock, which earns 1. A key that fits
+    Of 400 keys 40 fit, and one of them opens the lock, which earns 1. A key that fits
     leads to the next lock, any other does nothing. An episode has 20 steps.
     """
 
-    locks, keys, fitting = 20, 200, 20
+    locks, keys, fitting = 20, 400, 40
     observation_space = gym.spaces.Box(0.0, 1.0, (locks,), np.float32)
     action_space = gym.spaces.Discrete(keys)
 
@@ -168,7 +168,7 @@ class NoisyState(gym.ObservationWrapper[Any, Any, Any]):
         std: standard deviation of the Gaussian noise.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], std: float = 0.2) -> None:
+    def __init__(self, env: gym.Env[Any, Any], std: float = 0.15) -> None:
         super().__init__(env)
         space = env.observation_space
         assert isinstance(space, gym.spaces.Box)
@@ -186,7 +186,7 @@ class NoisyState(gym.ObservationWrapper[Any, Any, Any]):
 class NoisyOnly(NoisyState):
     """Shows the state with noise only."""
 
-    def __init__(self, env: gym.Env[Any, Any], std: float = 0.2) -> None:
+    def __init__(self, env: gym.Env[Any, Any], std: float = 0.15) -> None:
         super().__init__(env, std)
         self.observation_space = self.observation_space["noisy"]  # type: ignore[index]
 

@@ -15,6 +15,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.inputs import NetworkInputs
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.policy.model_weights import write_weights
@@ -362,7 +363,8 @@ def test_a_file_of_old_keras_is_no_code_of_the_run(name: str, is_own: bool) -> N
     model = keras.Model(given, layers.PReLU()(layers.Dense(3)(given)))
     file = keras_models.model_bytes(model, name)
     objects.keep("network-file", file, name)
-    (whole, *_), *_ = keras_models.whole_model(name, file)
+    inputs = NetworkInputs.one((4,), 1.0)
+    (whole, *_), *_ = keras_models.whole_model(name, file, inputs)
     assert isinstance(whole, WholeModel) and whole.is_own == is_own
 
 

@@ -24,6 +24,7 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.reading import read_layout
 from xagents_ray.networks.recurrent import Recurrent
+from xagents_ray.run.user_networks import network_notes
 
 ROWS, ENVS, INPUTS, UNITS = 6, 4, 3, 5
 KINDS = ["lstm", "gru"]
@@ -207,6 +208,22 @@ def test_other_recurrent_layers_stay_with_keras(settings: dict[str, Any]) -> Non
     inputs = NetworkInputs.one((INPUTS,), 1.0)
     layers, _ = read_keras_layers("own", model_bytes(own, "own"), inputs, [UNITS])
     assert isinstance(layers[0], WholeModel)
+
+
+def test_what_is_not_a_vector_stays_with_keras() -> None:
+    """An embedding of one number has rows of (1, n), which no reshape made."""
+    given = keras.Input((1,))
+    sequence = keras.layers.Embedding(9, 4)(given)
+    own = keras.Model(given, keras.layers.LSTM(UNITS)(sequence))
+    inputs = NetworkInputs.one((1,), 1.0)
+    file = model_bytes(own, "own")
+    layers, ends = read_keras_layers("own", file, inputs, [UNITS])
+    layout = Layout(layers, ends, (1,), 1.0)
+    x = np.array([[3.0], [5.0]], np.float32)
+    (found,) = bind_network(layout, weights_of("own", file, layout))(x)
+    np.testing.assert_allclose(found, own(x), atol=1e-5)
+    (*_, note) = network_notes([layout])
+    assert "that remember nothing from one step to the next, LSTM: for" in note
 
 
 def test_initial_weights_are_those_of_keras() -> None:

@@ -106,3 +106,17 @@ class OnePart(Compass):
 
     def observe(self) -> Any:
         return {self._name: super().observe()[self._name]}
+
+
+class WithState(Stepping):
+    """Shows an image and a vector that is named `state`."""
+
+    observation_space = Dict({"map": image(MAP), "state": Box(-1, 1, (3,), np.float32)})
+
+    def observe(self) -> Any:
+        pixels = np.full(MAP, 9 * (self.steps % 20), np.uint8)
+        return {"map": pixels, "state": np.full(3, 0.1, np.float32)}
+
+
+def with_state() -> WithState:
+    return WithState()
