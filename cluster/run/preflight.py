@@ -1,6 +1,5 @@
 """Object store requirements of a run, and the resources of a cluster."""
 
-import math
 import os
 import platform
 from dataclasses import dataclass
@@ -91,19 +90,7 @@ def weights_bytes(run: RunSpec) -> tuple[int, int]:
 def rollout_bytes(run: RunSpec) -> int:
     """Return the size of a round's trajectories, in bytes."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
-    return rows * _observation_bytes(run)
-
-
-def _observation_bytes(run: RunSpec) -> int:
-    """Return the size of one environment's data per step, in bytes."""
-    spec = run.spec
-    arrays = [(spec.observation_dtype, spec.observation_shape)]
-    if spec.has_several_arrays:
-        arrays = [*spec.arrays.values()]
-    sizes = [(1 if x == "uint8" else 4) * math.prod(shape) for x, shape in arrays]
-    masks = spec.action_units if spec.has_action_masks else 0
-    state = math.ceil(4 * run.layout.state_units / run.config.algorithm.batch_steps)
-    return sum(sizes) + masks + state + 64
+    return rows * run.step_bytes
 
 
 def store_bytes(run: RunSpec) -> int:
@@ -119,9 +106,7 @@ def store_bytes(run: RunSpec) -> int:
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
     if replay is not None:
-        sampled = replay.sampled_rows(n_envs, run.spec.stack) * run.sequence_length
-        sampled *= 2 if ahead else 1
-        bytes_ += 3 * sampled * _observation_bytes(run)
+        bytes_ += 3 * run.sampled_bytes * (2 if ahead else 1)
         if run.config.run.checkpoint_replay:
             bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES
     return bytes_

@@ -509,6 +509,7 @@ SOURCES = [
 ]
 ELSEWHERE = {
     "needs more memory than this machine": "tests/commands/test_commands.py",
+    "sequences, more than this": "tests/cluster/run/test_object_store.py",
     "is not one of keras.optimizers": "tests/learners/test_optimizer.py, with Keras",
     "its learning rate is a schedule": "tests/learners/test_optimizer.py, with Keras",
     "--separate-networks copies the layers": "of a Keras model",

@@ -68,6 +68,17 @@ def features(env: Any) -> Any:
     return keras.Sequential([keras.Input(env.observation_space.shape), layers.Dense(8)])
 
 
+def compass_and_map(env: Any) -> Any:
+    """Return a network whose policy reads one input, and its values another one."""
+    given = [
+        keras.Input(env.observation_space[name].shape, name=name)
+        for name in ("compass", "map")
+    ]
+    return keras.Model(
+        given, [layers.Dense(2)(given[0]), layers.Dense(2)(layers.Flatten()(given[1]))]
+    )
+
+
 def hidden(given: Any, kind: Any = layers) -> Any:
     return kind.Activation("tanh")(kind.Dense(8)(given))
 
@@ -354,6 +365,12 @@ def test_files_with_whole_models() -> None:
         expected = [array for array in model.get_weights() if array.ndim == 2]
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+def test_values_of_actions_read_critic_inputs() -> None:
+    settings = {"model": compass_and_map, "critic_inputs": "map"}
+    run = run_of("acer", env="dict_envs:compass", **settings)
+    assert {each.name for each in run.layout.inputs} >= {"map"}
 
 
 @pytest.mark.parametrize(("name", "is_own"), [("made-here", True), ("a.h5", False)])

@@ -19,6 +19,7 @@ class KerasNetwork(NamedTuple):
 
 
 # Models with other activations are whole models, and their stored runs remain so.
+# Only those with an LSTM or GRU that got memory can't be resumed any more.
 _TRANSLATED = {
     *("linear", "relu", "tanh", "sigmoid", "softmax", "elu", "softplus", "gelu"),
     *("silu", "selu", "leaky_relu"),

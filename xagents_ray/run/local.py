@@ -42,7 +42,12 @@ from xagents_ray.run.learner_access import (
     load_tensorflow,
     make_learner,
 )
-from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
+from xagents_ray.run.replay_buffer import (
+    check_sampled,
+    load_replay,
+    replay_for,
+    save_replay,
+)
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 from xagents_ray.watch.hooks import Hooks
 
@@ -304,6 +309,7 @@ def start_local_driver(
     hooks: Hooks | None = None,
 ) -> LocalDriver:
     """Return the in-process driver of a run."""
+    check_sampled(run)
     if "tensorflow" not in sys.modules:
         note("Loading TensorFlow...")
     driver = LocalDriver(run, hooks=hooks)

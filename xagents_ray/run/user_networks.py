@@ -207,7 +207,8 @@ def _called(
     from xagents_ray.actors.envs.interface import flag_fault
     from xagents_ray.actors.envs.maker_view import MakerView
 
-    space = _input_space(model, spec, () if "value" in model.heads else unread)
+    has_value = {"value", "action_values"} & {*model.heads}
+    space = _input_space(model, spec, () if has_value else unread)
     env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
     drawing = resolve_name(f"{_CONVERSION}drawing_as_python")
