@@ -250,7 +250,9 @@ def test_only_a_sweeps_trial_has_exactly_its_claims(
     if has_claim:
         ray.current = Group(ray, [{"CPU": 1.0}, {"CPU": 0.5}, {"CPU": 0.5}], "")
         assert ray.current.place()
-    calls: Any = SimpleNamespace(ray=ray, shutdown_requested=lambda: False)
+    calls: Any = SimpleNamespace(
+        ray=ray, shutdown_requested=lambda: False, closing=None
+    )
     parts = RunParts(calls, run_of(n_envs=4), (), has_claim)
     assert parts.shares.envs == ((2, 2) if has_claim else (1, 1, 1, 1))
     parts.release()
