@@ -65,5 +65,7 @@ def run_trials(
         for run in runs:
             sweep.claims(run.config)
         sweep.run()
+    except Stopped:  # while it was looked up what is free
+        return
     finally:
         connection.leave_ray(ray)
