@@ -44,9 +44,17 @@ class RunParts:
         self._closing = calls.closing
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         self._reserved = reserve(calls, run, has_claim)
+        try:
+            self._share_out()
+        except BaseException:
+            self._reserved.release()  # a Ray of the user may continue
+            raise
+
+    def _share_out(self) -> None:
+        """Divide what is reserved among the run's actors."""
         learner, *actors = self._reserved.claims
         cores, self.notes = self._reserved.cores, self._reserved.notes
-        self.shares = EnvShares.of(run.config.env.n_envs, len(actors), cores)
+        self.shares = EnvShares.of(self._run.config.env.n_envs, len(actors), cores)
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
         self._actor_cpus = actors[0]["CPU"]
