@@ -53,7 +53,9 @@ def run_trials(
     os.environ.update(_ENVIRONMENT)
     logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
     try:
-        ray = connection.start_ray(plan.ray, bytes_, signals, display.note, logs)
+        ray = connection.start_ray(
+            plan.ray, bytes_, signals, display.note, logs, requires_ray=True
+        )
     except Stopped:
         return
     try:
