@@ -56,7 +56,8 @@ class Both_All(TypedDict, total=False):
     times the longest and 10 median rollouts so far, and at least 600 before its first
     one has ended (seconds, > 0)."""
     address: str | Path | None
-    """host:port of a running Ray cluster to train on."""
+    """Ray cluster to train on: host:port, or auto for this machine's; default: the
+    environment variable RAY_ADDRESS; local starts an own Ray in spite of it."""
     allow_slow_precision: bool
     """If specified, --precision bfloat16 is allowed where it is slower than float32.
     Default: False."""

@@ -157,7 +157,8 @@ class ConnectionConfig(Checked):
 
     address: str | None = option(
         None,
-        "host:port of a running Ray cluster to train on",
+        "Ray cluster to train on: host:port, or auto for this machine's; default: the "
+        "environment variable RAY_ADDRESS; local starts an own Ray in spite of it",
         needs_ray=True,
         not_launched="names a cluster, as the files that are written do",
     )
