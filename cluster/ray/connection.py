@@ -14,7 +14,7 @@ from xagents_ray.cluster.ray import addresses, authentication, ray_session, tls
 from xagents_ray.cluster.ray.own_ray import import_ray, start_here
 from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.cluster.ray.session_folder import exposed_folder
-from xagents_ray.cluster.ray.user_folder import join_with_folder
+from xagents_ray.cluster.ray.user_folder import has_other_machines, join_with_folder
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
@@ -206,11 +206,6 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     limit = ray_session.silence_limit()
     session.head = ray_session.HeadProbe(host, port, limit, encrypted)
     return ray
-
-
-def has_other_machines(ray: Any) -> bool:
-    """Return whether the cluster has nodes on several machines."""
-    return len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
 
 
 def _refused(address: str, error: Exception) -> UserError:

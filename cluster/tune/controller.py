@@ -14,6 +14,7 @@ from ray.tune.search import Searcher
 
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.user_folder import export_folder
 from xagents_ray.cluster.run.claims import (
     Labels,
     NoRoomError,
@@ -51,7 +52,8 @@ class SweepController(tune.Callback, tune.Stopper):
     ) -> None:
         self._ray, self._plan, self._study = ray, plan, study
         self._display, self._signals = display, signals
-        self._definitions = definitions  # of what the networks are made of
+        # Of what the networks are made of, and of the working directory.
+        self._definitions = (*export_folder(ray), *definitions)
         self._running: dict[str, Trial] = {}
         self._failure: BaseException | None = None
         self._free: dict[str, Bundle] = {}  # by node, without trials of this sweep

@@ -113,6 +113,8 @@ ASKED: list[Case] = [
     ("a2c", {"buffer_batch_size": 2}, "an update replays as many trajectories as a"),
     ("ppo", {"n_actors": 2}, "--n-actors 2 is more than --n-envs 1"),
     ("ppo", {"local": True, "n_actors": 1}, "--n-actors applies only to runs on Ray"),
+    ("ppo", {"local": True, "worker_env": "A"}, "--worker-env applies only to runs on"),
+    ("ppo", {"worker_env": "=1"}, "--worker-env takes NAME=VALUE or NAME, got '=1': w"),
     (
         "ppo",
         {"max_steps": None, "target_reward": 1.0, "lr_decay": True},

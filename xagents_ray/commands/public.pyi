@@ -250,6 +250,9 @@ class Train_All(TypedDict, total=False):
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""
+    worker_env: str | Path | Sequence[str | Path] | Mapping[str, str | None] | None
+    """Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for the
+    value here, which config.yaml doesn't hold; a dict from Python."""
 
 class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None

@@ -151,7 +151,7 @@ def test_an_own_ray_sees_nothing_of_a_job(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(name in os.environ)
         return SimpleNamespace(shutdown=lambda: None)
 
-    monkeypatch.setattr(connection, "_begin", begin)
+    monkeypatch.setattr(connection, "start_here", begin)
     ray = connection.connect_to_ray(None, False, 0)
     connection.leave_ray(ray)
     assert seen == [False]
