@@ -57,15 +57,25 @@ def start_ray(
         return signals.received is None
 
     def connecting() -> None:
-        given = (where, placement.dashboard, store_bytes, logs)
+        dashboard = placement.dashboard
         try:
-            joined = connect_to_ray(*given, tries_again, requires_ray)
+            joined = connect_to_ray(
+                where, dashboard, store_bytes, logs, tries_again, requires_ray
+            )
             outcome.set_result(joined)
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with this thread
 
     threading.Thread(target=connecting, daemon=True).start()
+    _wait_for(outcome, signals)
+    ray = outcome.result()
+    _open[-1].signals = signals
+    return ray
+
+
+def _wait_for(outcome: Future[Any], signals: Signals) -> None:
+    """Wait until Ray has started or failed; at a signal, end it and raise Stopped."""
     while not outcome.done():
         wait([outcome], timeout=_RETAKE_SECONDS)
         signals.take()
@@ -76,9 +86,6 @@ def start_ray(
             # Ray's client aborts if Ray disappears while it connects.
             atexit.register(ray_session.end_now, 128 + signals.received)
             raise Stopped
-    ray = outcome.result()
-    _open[-1].signals = signals
-    return ray
 
 
 def _quiet_threads() -> None:

@@ -50,13 +50,7 @@ def start_here(
     bytes_ = object_store_size(store_bytes, requires_ray)
     ray = import_ray(logs)
     try:
-        try:
-            context = _init(ray, session, dashboard, bytes_, logs)
-        except Exception as error:
-            if isinstance(error, UserError) or not tries_again(_reason(error)):
-                raise
-            _discard(ray, session)
-            context = _init(ray, session, dashboard, bytes_, logs)
+        context = _init_twice(ray, session, dashboard, bytes_, logs, tries_again)
     except UserError:
         raise
     except Exception as error:
@@ -71,6 +65,24 @@ def start_here(
         session.link = authentication.DashboardLink(url, token)
         session.notes.append(f"Ray's dashboard: {session.link.url}")
     return ray
+
+
+def _init_twice(
+    ray: Any,
+    session: RaySession,
+    dashboard: bool,
+    store_bytes: int,
+    logs: bool,
+    tries_again: Callable[[str], bool],
+) -> Any:
+    """Return what `ray.init` returns; if it fails, call it once more."""
+    try:
+        return _init(ray, session, dashboard, store_bytes, logs)
+    except Exception as error:
+        if isinstance(error, UserError) or not tries_again(_reason(error)):
+            raise
+    _discard(ray, session)
+    return _init(ray, session, dashboard, store_bytes, logs)
 
 
 def _init(
