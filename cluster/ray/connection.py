@@ -36,8 +36,8 @@ def start_ray(
     """Call `connect_to_ray` in a thread; reinstall our SIGTERM handler after Ray's.
 
     If this process already uses Ray, as a sweep's trial does, nothing is started, and
-    `leave_ray` ends nothing. `note` is called with a message before a slow start and
-    before another try. `requires_ray` is as for `start_here`.
+    `leave_ray` ends nothing. `note` is called with a message before each slow start.
+    `requires_ray` is as for `start_here`.
 
     Raises:
         Stopped: a signal was received.
@@ -46,10 +46,9 @@ def start_ray(
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
         return _in_use(ray, placement.address)
-    where, source = addresses.resolve(placement.address, os.environ)
-    origin = f" ({source})" if source == addresses.VARIABLE else ""
-    joining = f"Joining the Ray cluster at {where}{origin}"
-    note("Starting Ray..." if where is None else f"{joining}...")
+    where = _announced(placement, note)
+
+    dashboard = placement.dashboard
 
     def tries_again(reason: str) -> bool:
         if signals.received is None:
@@ -57,7 +56,6 @@ def start_ray(
         return signals.received is None
 
     def connecting() -> None:
-        dashboard = placement.dashboard
         try:
             joined = connect_to_ray(
                 where, dashboard, store_bytes, logs, tries_again, requires_ray
@@ -86,6 +84,15 @@ def _wait_for(outcome: Future[Any], signals: Signals) -> None:
             # Ray's client aborts if Ray disappears while it connects.
             atexit.register(ray_session.end_now, 128 + signals.received)
             raise Stopped
+
+
+def _announced(placement: ConnectionConfig, note: Callable[[str], None]) -> str | None:
+    """Return the address of the cluster to join, and say it; None for an own Ray."""
+    where, source = addresses.resolve(placement.address, os.environ)
+    origin = f" ({source})" if source == addresses.VARIABLE else ""
+    joining = f"Joining the Ray cluster at {where}{origin}"
+    note("Starting Ray..." if where is None else f"{joining}...")
+    return where
 
 
 def _quiet_threads() -> None:
