@@ -132,8 +132,8 @@ def connect_to_ray(
         dashboard: whether to serve the dashboard on 127.0.0.1, or find the cluster's.
         store_bytes: size of the object store, in bytes, for the data in flight.
         logs: whether to print the output of Ray's workers.
-        tries_again: as for `start_here`.
-        requires_ray: as for `start_here`.
+        tries_again: function that decides about another try; see `start_here`.
+        requires_ray: whether the command needs Ray even with --local.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
         Broken: Ray does not start.
