@@ -290,6 +290,8 @@ class ActorPool:
             self._log.warn(trace)
 
     def _give_up(self, slot: ActorSlot, what: str) -> None:
+        self._calls.retire(slot.returning)
+        slot.returning = slot.returned = None
         slot.actor, slot.is_ready = None, False
         if not self._has_prospects:
             last = last_line(self._newest_trace)

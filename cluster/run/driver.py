@@ -129,7 +129,8 @@ class RayDriver:
 
     def drain(self) -> list[dict[str, float]]:
         """Wait for the learning phases in progress."""
-        return [] if self._calls.is_lost else self._learner.finish()
+        is_gone = self._calls.is_lost or self._learner.is_missing
+        return [] if is_gone else self._learner.finish()
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""
@@ -155,11 +156,13 @@ class RayDriver:
 
     def state(self) -> Snapshot:
         """Return the newest available state of the learner and the env actors."""
-        began, snapshot = time.monotonic(), self.snapshot()
-        learner = self._fetch_learner(snapshot.learner)
+        began, snapshot, learner = time.monotonic(), self.snapshot(), None
+        if not self._learner.is_missing:
+            learner = self._fetch_learner(snapshot.learner)
         if learner is None:
-            ending = self._calls.is_ending
-            learner = self._learner.snapshot.arrays if ending else self._learner.state()
+            is_final = self._calls.is_ending or self._learner.is_missing
+            last = self._learner.snapshot
+            learner = last.arrays if is_final else self._learner.state()
         return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
 
     def _fetch_learner(self, reference: Any) -> dict[str, Array] | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.ray.own_ray import object_store_size
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
@@ -76,9 +77,7 @@ def object_store_bytes(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int,
         UserError: there is not enough shared memory for Ray.
     """
     needed = store_bytes(run)
-    return needed, connection.object_store_size(
-        needed
-    ) if cluster is None else cluster.store
+    return needed, object_store_size(needed) if cluster is None else cluster.store
 
 
 def weights_bytes(run: RunSpec) -> tuple[int, int]:

@@ -49,10 +49,9 @@ class SupervisedLearner:
         self._calls, self._log = calls, calls.log
         self._make, self._patience = make, patience
         self._start = LearnerStart(calls, timeout)
-        self.threads = 0
+        self.threads = self._requested = self._failures = 0
         self.notes: list[str] = []
         self._phases: deque[RequestedPhase] = deque()
-        self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
         self._priority_updates: list[Any] = []
         self._backoff = StoreBackoff(calls)
@@ -63,6 +62,11 @@ class SupervisedLearner:
         self.version = 1
         self.weights = self._available = self.actor.weights.remote(self.version)
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether a lost learner has not been replaced."""
+        return self._start.is_pending
+
     def wait_until_ready(self) -> None:
         """Wait until the learner has its initial weights."""
         try:
@@ -70,9 +74,8 @@ class SupervisedLearner:
             self.snapshot.keep(self._get(self.actor.state.remote()), 0)
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
-                raise Broken(
-                    f"The learner failed:\n{remote_traceback(error)}"
-                ) from None
+                trace = remote_traceback(error)
+                raise Broken(f"The learner failed:\n{trace}") from None
             raise Broken(
                 "Ray could not start the learner: the cluster lacks free cores or "
                 "memory, see `ray status`."
@@ -272,10 +275,8 @@ class SupervisedLearner:
         made = self.actor = self._make()
         try:
             # Both at once, so that no call sees the initial weights.
-            started, restored = (
-                made.start.remote(),
-                made.restore.remote(self.snapshot.arrays),
-            )
+            started = made.start.remote()
+            restored = made.restore.remote(self.snapshot.arrays)
             self._start.begin(made)
             self.threads, _ = self._get(started)
             self._get(restored)

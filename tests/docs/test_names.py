@@ -36,6 +36,7 @@ ELSEWHERE = {
     "--num-cpus": "ray start",
     "--num-gpus": "ray start",
     "--temp-dir": "ray start",
+    "--working-dir": "ray job submit",
     "--wheel": "uv build",
     "--json": "python -m benchmarks",
     "--peer-device": "python -m benchmarks",

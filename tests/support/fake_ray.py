@@ -245,7 +245,7 @@ class FakeRay:
         Ref.clock = self
 
     def get_runtime_context(self) -> Any:
-        return SimpleNamespace(get_node_id=lambda: "here")
+        return SimpleNamespace(get_node_id=lambda: "here", runtime_env={})
 
     def _locations(self, references: Sequence[Ref]) -> dict[Ref, dict[str, Any]]:
         """Return where objects are; an error is in the memory of this process."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import python
 from sessions import raising
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -230,3 +231,34 @@ def test_a_wandb_run_is_a_new_one_and_is_continued(
     assert [each["id"] for each in asked] == [None, "abc-1"]
     assert {each["reinit"] for each in asked} == {"create_new"}
     assert logged == [70, 70]  # W&B ignores steps that decrease
+
+
+_OFFLINE = """
+import sys
+from pathlib import Path
+import wandb
+from xagents_ray.watch.recorder import Wandb
+own = wandb.init(project="mine", settings=wandb.Settings(silent=True))
+ids = []
+for step in (10, 20):
+    run = Wandb("a", {}, Path("run"))
+    run.log(step, {"reward": 1.0})
+    ids.append(run._run.id)
+    run.close()
+assert wandb.run is own
+own.log({"still": 1})
+own.finish()
+assert len({*ids, own.id}) == 2 and ids[0] == ids[1], (ids, own.id)
+"""
+
+
+def test_real_wandb_continues_its_run_beside_one_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    Path("run").mkdir()
+    done = python("-c", _OFFLINE)
+    assert done.returncode == 0, done.stderr
+    (id_,) = {each.name.rpartition("-")[2] for each in Path("run/wandb").glob("off*")}
+    assert Path("run/wandb/run-id").read_text() == id_

@@ -56,7 +56,8 @@ class Both_All(TypedDict, total=False):
     times the longest and 10 median rollouts so far, and at least 600 before its first
     one has ended (seconds, > 0)."""
     address: str | Path | None
-    """host:port of a running Ray cluster to train on."""
+    """Ray cluster to train on: host:port, or auto for this machine's; default: the
+    environment variable RAY_ADDRESS; local starts an own Ray in spite of it."""
     allow_slow_precision: bool
     """If specified, --precision bfloat16 is allowed where it is slower than float32.
     Default: False."""
@@ -249,6 +250,9 @@ class Train_All(TypedDict, total=False):
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""
+    worker_env: str | Path | Sequence[str | Path] | Mapping[str, str | None] | None
+    """Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for the
+    value here, which config.yaml doesn't hold; a dict from Python."""
 
 class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, shown
 from xagents_ray.settings import from_python
 from xagents_ray.settings.episodes import EPISODE_LIMIT
 from xagents_ray.settings.options import Checked, count, option, options
@@ -157,7 +157,8 @@ class ConnectionConfig(Checked):
 
     address: str | None = option(
         None,
-        "host:port of a running Ray cluster to train on",
+        "Ray cluster to train on: host:port, or auto for this machine's; default: the "
+        "environment variable RAY_ADDRESS; local starts an own Ray in spite of it",
         needs_ray=True,
         not_launched="names a cluster, as the files that are written do",
     )
@@ -178,6 +179,18 @@ class PlacementConfig(ConnectionConfig):
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
         not_launched="runs without Ray",
+    )
+    worker_env: tuple[str, ...] | None = option(
+        None,
+        "Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for "
+        "the value here, which config.yaml doesn't hold; a dict from Python",
+        known_as=("env_vars", "runtime_env"),
+        takes="Mapping[str, str | None]",
+        expected="NAME=VALUE, NAME, or from Python a dict",
+        to_plain=from_python.variables,
+        instead="set the variables where Ray starts",
+        in_presets=False,
+        needs_ray=True,
     )
     n_actors: int | None = count(
         None,
@@ -250,6 +263,12 @@ class PlacementConfig(ConnectionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for each in self.worker_env or ():
+            if not each.partition("=")[0].isidentifier():
+                raise UserError(
+                    f"--worker-env takes NAME=VALUE or NAME, got {shown(each)}: write "
+                    "LICENSE=/opt/license, or LICENSE for the value here."
+                )
         gpus = self.learner_gpus
         if gpus and not (1e-4 <= gpus <= 1 or float(gpus).is_integer()):
             raise UserError(

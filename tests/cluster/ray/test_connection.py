@@ -22,7 +22,7 @@ import psutil
 import pytest
 from processes import wait_for
 
-from xagents_ray.cluster.ray import authentication, connection, ray_session
+from xagents_ray.cluster.ray import authentication, connection, own_ray, ray_session
 from xagents_ray.cluster.ray.authentication import DashboardLink
 from xagents_ray.cluster.ray.ray_session import RayProcesses, RaySession
 from xagents_ray.core.errors import UserError
@@ -115,7 +115,7 @@ def test_a_ray_that_is_imported_already_hears_of_it(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     made = RaySession()
     made.set(authentication.for_own_ray())
-    connection._import(logs=True)
+    own_ray.import_ray(logs=True)
     assert raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
     made.restore()
     assert raylet.get_authentication_mode() == raylet.AuthenticationMode.DISABLED

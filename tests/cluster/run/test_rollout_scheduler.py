@@ -390,6 +390,33 @@ def test_an_actor_that_crashes_keeps_its_claim(ray: FakeRay) -> None:
     assert claims.made == [(1, True)]
 
 
+def test_giving_an_actor_up_ends_the_one_that_returns_to_its_claim(
+    ray: FakeRay,
+) -> None:
+    """Else it would hold its cores until the run ends."""
+    started = _Started(ray, lambda *_: _actor(ray), 2, max_actor_restarts=1)
+    claims = _Claims(started)
+    started.round()
+    claims.lost = [1]
+    started.actors[1].die()
+    for _ in range(5):
+        started.round()
+    elsewhere = started.actors[1]
+    started.pool._make = lambda _: returning
+    returning, claims.lost = _actor(ray, NEVER), []
+    for _ in range(20):
+        started.round()
+    assert started.pool.slots[1].returning is returning
+    slot = started.pool.slots[1]
+    slot.failures = 1
+    elsewhere.die()
+    for _ in range(10):
+        started.round()
+    assert slot.actor is None
+    assert returning.is_dead
+    assert slot.returning is slot.returned is None
+
+
 def test_an_actor_whose_claim_is_lost_while_it_starts_moves(ray: FakeRay) -> None:
     """Ray takes a while to notice that a node is gone."""
     started = _Started(ray, lambda _, before: _actor(ray, 40.0 if before else 1.0), 2)

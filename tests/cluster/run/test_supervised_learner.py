@@ -15,6 +15,7 @@ from ray.exceptions import (
 )
 
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.replay_shards import ReplayShards
@@ -22,6 +23,7 @@ from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION, Fill
+from xagents_ray.settings.training import PipelineConfig
 
 _LOST = ObjectLostError("1", None, "")
 
@@ -725,6 +727,27 @@ def test_a_learner_that_ray_does_not_place_in_time_ends_the_run(
         setup.updates()
     assert ray.now - began == pytest.approx(1_800, abs=20)
     assert setup.learner.state() == {"learned": 0}  # what can be saved
+
+
+def test_a_missing_learner_is_not_waited_for_again_when_the_run_is_saved(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = _Setup(ray)
+    _placed_after(setup, NEVER, monkeypatch)
+    setup.actors[0].die()
+    lost = setup.learner.available_weights()
+    setup.learn([Ref("drawn")])
+    with pytest.raises(Broken):
+        setup.learner.available_weights(lost)
+    began, saving = ray.now, RayDriver.__new__(RayDriver)
+    saving._calls, saving._ray, saving._learner = setup.calls, ray, setup.learner
+    saving._patience = 1.0
+    saving._pipeline = PipelineConfig(policy_lag=1)  # no states of env actors
+    assert saving.drain() == []
+    assert saving.state().learner == {"learned": 0}
+    assert ray.now == began
+    assert not [each for each in setup.log.warnings if "no new learner" in each]
+    assert setup.log.counts["learners"] == 1
 
 
 def test_a_placed_learner_that_hangs_in_its_start_is_replaced(ray: FakeRay) -> None:
