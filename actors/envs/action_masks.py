@@ -33,8 +33,10 @@ class ReportedMasks(gym.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, KEY: self._method()}
 
     def step(self, action: Any) -> Any:
-        *results, info = self.env.step(action)
-        return *results, {**info, KEY: self._method()}
+        *results, terminated, truncated, info = self.env.step(action)
+        # No action is needed after an end, where some methods raise.
+        mask = None if terminated else self._method()
+        return *results, terminated, truncated, {**info, KEY: mask}
 
 
 class ObservedMasks(gym.Wrapper[Any, Any, Any, Any]):
@@ -80,6 +82,8 @@ class VectorMasks(gym.vector.VectorWrapper):
         if self._method is not None:
             return observations, {**infos, KEY: self._method()}
         rest, masks = _split(observations)
+        if isinstance(masks, tuple):  # of a Tuple space: a batch of each part
+            masks = [*zip(*masks, strict=True)]
         return rest, {**infos, KEY: masks}
 
 
@@ -137,7 +141,7 @@ class MaskReader:
         values = infos.get(KEY)
         if values is None:
             values = [None] * len(ended)
-        if np.shape(values)[:1] != ended.shape:
+        if _length(values) != len(ended):
             raise self._fault(values, "give one for each environment")
         rows = values if isinstance(values, np.ndarray) else np.empty(0, object)
         is_whole = rows.dtype != object and rows.shape == (len(ended), self._units)
@@ -159,7 +163,8 @@ class MaskReader:
             masks: one mask, if B is 1, or a batch of them.
             ended: bool [B], environments that take no action.
         """
-        is_one = len(ended) == 1 and np.shape(masks)[:1] != (1,)
+        is_batch = _length(masks) == 1 and _length(masks[0]) is not None
+        is_one = len(ended) == 1 and not is_batch
         return self.read({KEY: [masks] if is_one else masks}, ended)
 
     def _row(self, value: Any, has_ended: bool) -> Array:
@@ -167,14 +172,22 @@ class MaskReader:
         if value is None and has_ended:
             return np.ones(self._units, np.bool_)
         with_parts = isinstance(value, tuple | list) and len(value) == len(self._sizes)
+        sizes = self._sizes if with_parts else (self._units,)
         try:
             parts = [np.ravel(x) for x in value] if with_parts else [np.asarray(value)]
-            row = np.concatenate(parts)
-        except ValueError:
+            is_right = [each.shape for each in parts] == [(size,) for size in sizes]
+            row = np.concatenate(parts) if is_right else np.empty(0)
+        except ValueError:  # lists of numbers and of lists
             row = np.empty(0)
         if row.shape != (self._units,) or not _is_zero_or_one(row):
             raise self._fault(value, f"give {self._form}, {_REMEDY}")
         return row
+
+
+def _length(values: Any) -> int | None:
+    """Return the length of a sequence, whose items may differ in size; else None."""
+    is_array = isinstance(values, np.ndarray) and values.ndim > 0
+    return len(values) if is_array or isinstance(values, list | tuple) else None
 
 
 def sample_action(space: Any, mask: Any) -> Any:
@@ -184,10 +197,15 @@ def sample_action(space: Any, mask: Any) -> Any:
     """
     if mask is None:
         return space.sample()
-    if not isinstance(space, gym.spaces.MultiDiscrete):
+    if isinstance(space, gym.spaces.Discrete):
         return space.sample(np.asarray(mask, np.int8))
+    is_binary = isinstance(space, gym.spaces.MultiBinary)
+    sizes = np.full(space.shape, 2) if is_binary else space.nvec
     joined = np.concatenate([*map(np.ravel, mask)]).astype(np.int8)
-    return space.sample(tuple(np.split(joined, np.cumsum(space.nvec.ravel())[:-1])))
+    parts = tuple(np.split(joined, np.cumsum(sizes.ravel())[:-1]))
+    flat = gym.spaces.MultiDiscrete(sizes.ravel(), seed=space.np_random)
+    first = 0 if is_binary else space.start
+    return (flat.sample(parts).reshape(space.shape) + first).astype(space.dtype)
 
 
 def sample_allowed(envs: Any, infos: Mapping[Any, Any]) -> Any:
@@ -218,10 +236,11 @@ def _find_method(env: Any) -> Callable[[], Any] | None:
 
 def _other_inputs(space: Any) -> gym.Space[Any]:
     """Return the space of an observation without its masks."""
-    others = {key: each for key, each in space.items() if key != KEY}
-    is_one = [*others] == ["observation"]
-    rest: gym.Space[Any] = others["observation"] if is_one else gym.spaces.Dict(others)
-    return rest
+    others = [(key, each) for key, each in space.items() if key != KEY]
+    if [key for key, _ in others] == ["observation"]:
+        only: gym.Space[Any] = others[0][1]
+        return only
+    return gym.spaces.Dict(others)  # of pairs, whose order stays
 
 
 def _split(observation: Any) -> tuple[Any, Any]:

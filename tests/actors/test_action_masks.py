@@ -10,11 +10,17 @@ from acting import run_of, setup_of, weights_of
 from masked_envs import KEYS, LENGTH
 
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.actors.envs.action_masks import sample_action
+from xagents_ray.actors.envs.action_masks import (
+    MaskReader,
+    VectorMasks,
+    report_masks,
+    sample_action,
+)
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.actors.policies.base import random_actions
 from xagents_ray.core.errors import EnvironmentFault, UserError
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
 AGENTS = ["a2c", "acer", "dqn", "ppo"]
@@ -154,3 +160,77 @@ def test_random_actions_are_equally_likely_among_those_allowed() -> None:
     space = gym.spaces.MultiDiscrete([2, 3])
     mask = np.array([0, 1, 0, 0, 1], np.bool_)
     assert {tuple(sample_action(space, mask)) for _ in range(9)} == {(1, 2)}
+    table = gym.spaces.MultiDiscrete([[2, 3], [2, 2]], start=[[0, 4], [0, 0]])
+    found = sample_action(table, [0, 1, 0, 0, 1, 1, 0, 0, 1])
+    assert found.tolist() == [[1, 6], [0, 1]] and found in table
+    assert sample_action(gym.spaces.MultiBinary(2), [1, 0, 0, 1]).tolist() == [0, 1]
+
+
+_PARTS = np.array([0, 1, 1]), [1, 0]
+
+
+@pytest.mark.parametrize("masks", [_PARTS, [*_PARTS], [_PARTS], [0, 1, 1, 1, 0]])
+def test_masks_of_parts_that_differ_in_size(masks: Any) -> None:
+    found = _reader(3, 2).given(masks, np.zeros(1, np.bool_))
+    assert found.tolist() == [[False, True, True, True, False]]
+
+
+@pytest.mark.parametrize("masks", [([1, 1], [1, 1, 1]), None, 3, "ab", [[1, 1]]])
+def test_other_masks_of_parts_are_faults(masks: Any) -> None:
+    with pytest.raises(UserError, match="give"):
+        _reader(3, 2).given(masks, np.zeros(1, np.bool_))
+
+
+def test_masks_of_parts_in_batches() -> None:
+    """As a vector environment with a Tuple of masks has them."""
+    shown = gym.spaces.Box(0, 1, (2,))
+    bits = gym.spaces.MultiBinary(3), gym.spaces.MultiBinary(2)
+    space = gym.spaces.Dict(observation=shown, action_mask=gym.spaces.Tuple(bits))
+    envs: Any = gym.vector.VectorEnv()
+    envs.num_envs, envs.single_observation_space = 2, space
+    masks = np.array([[0, 1, 1], [1, 1, 1]]), np.array([[1, 0], [0, 1]])
+    observations = {"observation": np.zeros((2, 2)), "action_mask": masks}
+    envs.reset = lambda **_: (observations, {})
+    _, infos = VectorMasks(envs, None).reset()
+    found = _reader(3, 2).read(infos, np.zeros(2, np.bool_))
+    np.testing.assert_array_equal(found, np.concatenate(masks, axis=1))
+
+
+def _reader(*sizes: int) -> MaskReader:
+    spec = EnvSpec((2,), "float32", 1, sum(sizes), action_sizes=sizes)
+    return MaskReader(spec, lambda value, remedy: UserError(f"{value}: {remedy}"))
+
+
+class Ends(gym.Env[Any, Any]):
+    """Its method has no mask after the end, as those that sb3-contrib reads may."""
+
+    observation_space = gym.spaces.Box(0, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+    is_over = False
+
+    def reset(self, **given: Any) -> Any:
+        self.is_over = False
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.is_over = True
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+    def action_masks(self) -> list[int]:
+        assert not self.is_over
+        return [1, 0]
+
+
+def test_no_mask_is_asked_for_after_an_end() -> None:
+    env = report_masks(Ends())
+    assert env.reset()[1]["action_mask"] == [1, 0]
+    assert env.step(0)[-1]["action_mask"] is None
+
+
+def test_the_order_of_inputs_is_that_without_the_mask() -> None:
+    box = gym.spaces.Box(0, 1, (2,))
+    env = Ends()
+    env.observation_space = gym.spaces.Dict(
+        [("b", box), ("action_mask", box), ("a", box)]
+    )
+    assert [*report_masks(env).observation_space] == ["b", "a"]

@@ -120,3 +120,18 @@ class WithState(Stepping):
 
 def with_state() -> WithState:
     return WithState()
+
+
+class ObservationAndState(Stepping):
+    """Shows what actors read, and the state for critics, by their usual names."""
+
+    _PART = Box(-1, 1, (3,), np.float32)
+    observation_space = Dict({"observation": _PART, "state": _PART})
+
+    def observe(self) -> Any:
+        shown = np.full(3, 0.01 * (self.steps % 20), np.float32)
+        return {"observation": shown, "state": shown + 0.1}
+
+
+def observation_and_state() -> ObservationAndState:
+    return ObservationAndState()
