@@ -64,6 +64,15 @@ def sequences(state_units: int) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_output_shares_no_memory_with_the_state(kind: str) -> None:
+    layout = one_layer(kind)
+    step: Any = layout.layers[0].bind(random_arrays(layout, 2), 1.0)
+    state = np.zeros((ENVS, layout.state_units), np.float32)
+    output, after = step(np.ones((ENVS, INPUTS), np.float32), state)
+    assert not np.shares_memory(output, after)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_steps_of_numpy_are_the_sequence_of_keras(kind: str) -> None:
     layout = network(kind)
     states = {"lstm": 2 * UNITS, "gru": UNITS}[kind]

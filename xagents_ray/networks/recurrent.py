@@ -212,7 +212,7 @@ class GRU(Recurrent):
             y: FloatArray = state - new
             y *= gates[:, :u]
             y += new
-            return y, y
+            return y, y.copy()  # the caller may change either
 
         return advance
 
