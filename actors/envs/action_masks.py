@@ -60,7 +60,7 @@ class ObservedMasks(gym.Wrapper[Any, Any, Any, Any]):
 class VectorMasks(gym.vector.VectorWrapper):
     """Puts a vector environment's masks into `infos`, as the two classes above do."""
 
-    def __init__(self, envs: Any, method: Callable[[], Any] | None) -> None:
+    def __init__(self, envs: Any, method: Callable[[BoolArray], Any] | None) -> None:
         super().__init__(envs)
         self._method = method
         if method is None:
@@ -71,16 +71,19 @@ class VectorMasks(gym.vector.VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Begin an episode in every environment."""
-        return self._reported(*self.env.reset(seed=seed, options=options))
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._reported(observations, infos, np.zeros(self.num_envs, np.bool_))
 
     def step(self, actions: Any) -> Any:
-        observations, *results, infos = self.env.step(actions)
-        observations, infos = self._reported(observations, infos)
-        return observations, *results, infos
+        observations, reward, terminated, *rest, infos = self.env.step(actions)
+        observations, infos = self._reported(observations, infos, terminated)
+        return observations, reward, terminated, *rest, infos
 
-    def _reported(self, observations: Any, infos: Any) -> tuple[Any, Any]:
+    def _reported(
+        self, observations: Any, infos: Any, terminated: BoolArray
+    ) -> tuple[Any, Any]:
         if self._method is not None:
-            return observations, {**infos, KEY: self._method()}
+            return observations, {**infos, KEY: self._method(terminated)}
         rest, masks = _split(observations)
         if isinstance(masks, tuple):  # of a Tuple space: a batch of each part
             masks = [*zip(*masks, strict=True)]
@@ -99,10 +102,11 @@ def report_masks(env: Any) -> Any:
     name = "single_observation_space" if is_vector else "observation_space"
     if has_mask_key(getattr(env, name, None)):
         return VectorMasks(env, None) if is_vector else ObservedMasks(env)
+    if is_vector:
+        of_all = _find_vector_method(env)
+        return env if of_all is None else VectorMasks(env, of_all)
     method = _find_method(env)
-    if method is None:
-        return env
-    return VectorMasks(env, method) if is_vector else ReportedMasks(env, method)
+    return env if method is None else ReportedMasks(env, method)
 
 
 def has_mask_key(space: Any) -> bool:
@@ -227,11 +231,30 @@ def _find_method(env: Any) -> Callable[[], Any] | None:
     for layer in interface.wrapper_layers(env):
         if callable(method := getattr(layer, _METHOD, None)):
             return method  # type: ignore[no-any-return]
-    if isinstance(layer, gym.vector.SyncVectorEnv):
-        methods = [_find_method(each) for each in layer.envs]
-        if all(methods):
-            return lambda: [method() for method in methods if method is not None]
     return None
+
+
+def _find_vector_method(envs: Any) -> Callable[[BoolArray], Any] | None:
+    """Return a function that gives the masks of a vector environment, if there is one.
+
+    Its argument, bool [B], tells which environments have terminated; the methods of
+    those in a SyncVectorEnv aren't called, and None is in the place of their masks.
+    """
+    if (method := _find_method(envs)) is not None:
+        return lambda _: method()
+    *_, base = interface.wrapper_layers(envs)
+    if not isinstance(base, gym.vector.SyncVectorEnv):
+        return None
+    found = [_find_method(each) for each in base.envs]
+    methods = [each for each in found if each is not None]
+    if len(methods) < len(found):
+        return None
+
+    def masks(terminated: BoolArray) -> list[Any]:
+        pairs = zip(methods, terminated.tolist(), strict=True)
+        return [None if is_over else method() for method, is_over in pairs]
+
+    return masks
 
 
 def _other_inputs(space: Any) -> gym.Space[Any]:

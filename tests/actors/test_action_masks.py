@@ -227,6 +227,20 @@ def test_no_mask_is_asked_for_after_an_end() -> None:
     assert env.step(0)[-1]["action_mask"] is None
 
 
+def test_no_mask_is_asked_for_after_an_end_in_vectors() -> None:
+    class Longer(Ends):
+        def step(self, action: Any) -> Any:
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    envs = report_masks(gym.vector.SyncVectorEnv([Ends, Longer]))
+    assert envs.reset()[1]["action_mask"] == [[1, 0]] * 2
+    *_, ended, _, infos = envs.step(np.zeros(2, np.int64))
+    assert infos["action_mask"] == [None, [1, 0]]
+    assert _reader(2).read(infos, ended).tolist() == [[True, True], [True, False]]
+    infos = envs.step(np.zeros(2, np.int64))[-1]  # the first one is reset
+    assert infos["action_mask"] == [[1, 0]] * 2
+
+
 def test_the_order_of_inputs_is_that_without_the_mask() -> None:
     box = gym.spaces.Box(0, 1, (2,))
     env = Ends()
