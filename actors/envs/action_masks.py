@@ -40,21 +40,30 @@ class ReportedMasks(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class ObservedMasks(gym.Wrapper[Any, Any, Any, Any]):
-    """Moves the masks of a Dict observation into `info`."""
+    """Puts the masks of a Dict observation into `info`.
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    Args:
+        env: the environment.
+        keeps_key: whether the observation has the key still.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], keeps_key: bool) -> None:
         super().__init__(env)
-        self.observation_space = _other_inputs(env.observation_space)
+        self._keeps_key = keeps_key
+        if not keeps_key:
+            self.observation_space = _other_inputs(env.observation_space)
 
     def reset(self, **given: Any) -> Any:
         observation, info = self.env.reset(**given)
         rest, mask = _split(observation)
-        return rest, {**info, KEY: mask}
+        shown = observation if self._keeps_key else rest
+        return shown, {**info, KEY: mask}
 
     def step(self, action: Any) -> Any:
         observation, *results, info = self.env.step(action)
         rest, mask = _split(observation)
-        return rest, *results, {**info, KEY: mask}
+        shown = observation if self._keeps_key else rest
+        return shown, *results, {**info, KEY: mask}
 
 
 class VectorMasks(gym.vector.VectorWrapper):
@@ -93,15 +102,16 @@ class VectorMasks(gym.vector.VectorWrapper):
 _KINDS = (ReportedMasks, ObservedMasks, VectorMasks)
 
 
-def report_masks(env: Any) -> Any:
+def report_masks(env: Any, keeps_key: bool = False) -> Any:
     """Return a single or vector environment that has its masks in `info`.
 
     It is the same one if masks are found neither in its observations nor by a method.
+    With `keeps_key`, the observations of a single environment have their masks still.
     """
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
     if has_mask_key(getattr(env, name, None)):
-        return VectorMasks(env, None) if is_vector else ObservedMasks(env)
+        return VectorMasks(env, None) if is_vector else ObservedMasks(env, keeps_key)
     if is_vector:
         of_all = _find_vector_method(env)
         return env if of_all is None else VectorMasks(env, of_all)

@@ -142,6 +142,16 @@ def test_taxi_has_masks() -> None:
     assert not run_of("dqn", 1, env="CartPole-v1").spec.has_action_masks
 
 
+def test_a_function_of_observations_is_given_the_mask_too() -> None:
+    """As before masks were read, when it had to remove them."""
+    settings = env("key", state_to_input=lambda seen: seen["observation"])
+    envs = make_envs(EnvConfig(**settings), 2, 1)
+    assert envs.reset(0).shape == (2, KEYS)
+    assert envs.action_masks is not None
+    assert envs.action_masks.sum(-1).tolist() == [2, 2]
+    envs.close()
+
+
 @pytest.mark.parametrize("agent", ["ppo", "sac"])
 def test_masks_of_continuous_actions_are_refused(agent: str) -> None:
     with pytest.raises(UserError, match="--no-action-masks"):
