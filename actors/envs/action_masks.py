@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray
@@ -102,20 +102,26 @@ class VectorMasks(gym.vector.VectorWrapper):
 _KINDS = (ReportedMasks, ObservedMasks, VectorMasks)
 
 
-def report_masks(env: Any, keeps_key: bool = False) -> Any:
+def report_masks(env: Any, env_id: str, keeps_key: bool = False) -> Any:
     """Return a single or vector environment that has its masks in `info`.
 
     It is the same one if masks are found neither in its observations nor by a method.
-    With `keeps_key`, the observations of a single environment have their masks still.
+
+    Args:
+        env: the environment.
+        env_id: its name, for messages.
+        keeps_key: whether the observations of a single environment have the key still.
+    Raises:
+        EnvironmentFault: the method takes arguments.
     """
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
     if has_mask_key(getattr(env, name, None)):
         return VectorMasks(env, None) if is_vector else ObservedMasks(env, keeps_key)
     if is_vector:
-        of_all = _find_vector_method(env)
+        of_all = _find_vector_method(env, env_id)
         return env if of_all is None else VectorMasks(env, of_all)
-    method = _find_method(env)
+    method = _find_method(env, env_id)
     return env if method is None else ReportedMasks(env, method)
 
 
@@ -236,26 +242,29 @@ def _is_zero_or_one(array: Array) -> bool:
     return array.dtype.kind in "iuf" and bool(((array == 0) | (array == 1)).all())
 
 
-def _find_method(env: Any) -> Callable[[], Any] | None:
+def _find_method(env: Any, env_id: str) -> Callable[[], Any] | None:
     """Return the method of an environment that gives masks, if a layer has one."""
     for layer in interface.wrapper_layers(env):
         if callable(method := getattr(layer, _METHOD, None)):
+            subject = f"--env {env_id}: {_METHOD}()"
+            remedy = f"let it take none, {_REMEDY}"
+            factory.check_call(subject, method, "no arguments", remedy)
             return method  # type: ignore[no-any-return]
     return None
 
 
-def _find_vector_method(envs: Any) -> Callable[[BoolArray], Any] | None:
+def _find_vector_method(envs: Any, env_id: str) -> Callable[[BoolArray], Any] | None:
     """Return a function that gives the masks of a vector environment, if there is one.
 
     Its argument, bool [B], tells which environments have terminated; the methods of
     those in a SyncVectorEnv aren't called, and None is in the place of their masks.
     """
-    if (method := _find_method(envs)) is not None:
+    if (method := _find_method(envs, env_id)) is not None:
         return lambda _: method()
     *_, base = interface.wrapper_layers(envs)
     if not isinstance(base, gym.vector.SyncVectorEnv):
         return None
-    found = [_find_method(each) for each in base.envs]
+    found = [_find_method(each, env_id) for each in base.envs]
     methods = [each for each in found if each is not None]
     if len(methods) < len(found):
         return None

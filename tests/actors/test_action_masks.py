@@ -7,7 +7,7 @@ import masked_envs
 import numpy as np
 import pytest
 from acting import run_of, setup_of, weights_of
-from masked_envs import KEYS, LENGTH
+from masked_envs import KEYS, LENGTH, Locks
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.action_masks import (
@@ -152,6 +152,25 @@ def test_a_function_of_observations_is_given_the_mask_too() -> None:
     envs.close()
 
 
+class OfState(Locks):
+    """Its method takes a state, as some do that other code calls."""
+
+    def action_masks(self, state: Any) -> Any:
+        return self.mask()
+
+
+def vector_of_state(num_envs: int) -> Any:
+    return gym.vector.SyncVectorEnv([OfState] * num_envs)
+
+
+@pytest.mark.parametrize("made", [OfState, vector_of_state])
+def test_a_method_that_takes_arguments_is_refused(made: Any) -> None:
+    said = r"action_masks\(\): .* missing .*'state' \(.*line \d+\); .*--no-action-masks"
+    with pytest.raises(EnvironmentFault, match=said):
+        make_envs(EnvConfig(env=made), 1, 1)
+    make_envs(EnvConfig(env=made, action_masks=False), 1, 1).close()
+
+
 @pytest.mark.parametrize("agent", ["ppo", "sac"])
 def test_masks_of_continuous_actions_are_refused(agent: str) -> None:
     with pytest.raises(UserError, match="--no-action-masks"):
@@ -232,7 +251,7 @@ class Ends(gym.Env[Any, Any]):
 
 
 def test_no_mask_is_asked_for_after_an_end() -> None:
-    env = report_masks(Ends())
+    env = report_masks(Ends(), "Ends")
     assert env.reset()[1]["action_mask"] == [1, 0]
     assert env.step(0)[-1]["action_mask"] is None
 
@@ -242,7 +261,7 @@ def test_no_mask_is_asked_for_after_an_end_in_vectors() -> None:
         def step(self, action: Any) -> Any:
             return np.zeros(2, np.float32), 0.0, False, False, {}
 
-    envs = report_masks(gym.vector.SyncVectorEnv([Ends, Longer]))
+    envs = report_masks(gym.vector.SyncVectorEnv([Ends, Longer]), "Ends")
     assert envs.reset()[1]["action_mask"] == [[1, 0]] * 2
     *_, ended, _, infos = envs.step(np.zeros(2, np.int64))
     assert infos["action_mask"] == [None, [1, 0]]
@@ -257,4 +276,4 @@ def test_the_order_of_inputs_is_that_without_the_mask() -> None:
     env.observation_space = gym.spaces.Dict(
         [("b", box), ("action_mask", box), ("a", box)]
     )
-    assert [*report_masks(env).observation_space] == ["b", "a"]
+    assert [*report_masks(env, "Ends").observation_space] == ["b", "a"]
