@@ -202,6 +202,14 @@ def test_what_predict_refuses() -> None:
         policy.predict(np.zeros((4, 84, 84), np.float32))
 
 
+def test_masks_are_refused_where_they_would_be_ignored() -> None:
+    policy = policy_of("dqn", env="CartPole-v1")
+    for choose in (policy.predict, policy.act):
+        with pytest.raises(UserError, match="leave action_masks out, or train with"):
+            choose(np.zeros(4), action_masks=[1, 0])
+        choose(np.zeros(4), action_masks=None)
+
+
 @pytest.mark.parametrize("env", ["CartPole-v1", "Blackjack-v1"])
 def test_predict_takes_the_observation_alone(env: str) -> None:
     policy, own = policy_of("dqn", env=env), gym.make(env)

@@ -142,6 +142,7 @@ class Policy:
         (5,)
         """
         rows, is_single = self._conversion.rows(observation)
+        self._conversion.check_masks(action_masks)
         if (reader := self._conversion.mask_reader) is not None:
             none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
             self._actor.action_masks = reader.given(action_masks, none_ended)
