@@ -137,6 +137,24 @@ def test_a_note_tells_of_masks_unless_they_are_ignored() -> None:
     assert spec.observation_shape == (2 * KEYS,)  # the mask is an input like others
 
 
+class Pictures(Locks):
+    """Shows frames that are preprocessed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Box(0, 255, (90, 90, 3), np.uint8)
+
+    def _shown(self) -> Any:
+        return np.zeros((90, 90, 3), np.uint8), super()._shown()[1]
+
+
+def test_masks_of_preprocessed_frames_are_read() -> None:
+    pictures = {"env": f"{__name__}:Pictures", "preprocess": True}
+    spec = run_of("dqn", 1, **pictures).spec
+    assert spec.has_action_masks and spec.is_image
+    assert not run_of("dqn", 1, **pictures, action_masks=False).spec.has_action_masks
+
+
 def test_taxi_has_masks() -> None:
     assert run_of("dqn", 1, env="Taxi-v4").spec.has_action_masks
     assert not run_of("dqn", 1, env="CartPole-v1").spec.has_action_masks
