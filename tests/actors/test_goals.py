@@ -83,6 +83,32 @@ def test_rewards_of_many_goals_are_those_of_each() -> None:
     assert env.compute_terminated(achieved, desired, {}) is False
 
 
+class Masked(PointReach):
+    """Its info has an entry of that name which is no mask."""
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = super().reset(**given)
+        return observation, {**info, "action_mask": "none"}
+
+    def step(self, action: Any) -> Any:
+        *results, info = super().step(action)
+        return *results, {**info, "action_mask": "none"}
+
+
+class Choosing(Masked):
+    """It has actions to choose among."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gym.spaces.Discrete(2)
+
+
+def test_goals_of_environments_whose_masks_are_ignored() -> None:
+    for made in (Masked, Choosing):
+        config = EnvConfig(env=f"{__name__}:{made.__name__}", action_masks=False)
+        goals.GoalRewards(config, None).close()
+
+
 class Endless(PointReach):
     """Says of many goals what it says of one, as robots do."""
 
