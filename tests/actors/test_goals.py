@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from acting import run_of
 from goal_envs import PointReach
 
 from xagents_ray.actors.envs import goals, make, named_inputs
@@ -107,6 +108,12 @@ def test_goals_of_environments_whose_masks_are_ignored() -> None:
     for made in (Masked, Choosing):
         config = EnvConfig(env=f"{__name__}:{made.__name__}", action_masks=False)
         goals.GoalRewards(config, None).close()
+
+
+def test_masks_of_goal_environments_with_continuous_actions_are_refused() -> None:
+    settings = {"her": "future", "env": f"{__name__}:Masked"}
+    with pytest.raises(UserError, match="--no-action-masks"):
+        run_of("ddpg", 1, **settings)
 
 
 class Endless(PointReach):
