@@ -109,7 +109,7 @@ def report_masks(env: Any, env_id: str, keeps_key: bool = False) -> Any:
 
     Args:
         env: the environment.
-        env_id: its name, for messages.
+        env_id: name of the environment, for messages.
         keeps_key: whether the observations of a single environment have the key still.
     Raises:
         EnvironmentFault: the method takes arguments.
