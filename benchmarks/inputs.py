@@ -151,7 +151,7 @@ class Bench:
         seeds: seeds to train with.
         episodes: number of greedy episodes per seed.
         run_dir: directory of the runs.
-        file: takes the results as JSON after each run.
+        file: takes the results as JSON after each variant.
     """
 
     seeds: Sequence[int]
@@ -163,6 +163,7 @@ class Bench:
         """Train all variants of the pairs; return the table's rows."""
         facts = {"date": time.strftime("%Y-%m-%d"), "commit": clean_commit()}
         done: dict[str, Any] = {"seeds": [*self.seeds], **facts, **ran_on()}
+        write(self.file, done)  # before hours of training, in case it can't be
         rows = [["environment", "agent and input", "greedy means", "env steps"]]
         for name in names:
             pair = PAIRS[name]
@@ -208,17 +209,24 @@ def _row(pair: Pair, variant: str, runs: Sequence[Mapping[str, float]]) -> list[
     help="What to train; repeatable. Default: all.",
 )
 @seeds_option("721-723")
-@click.option("--episodes", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option(
+    "--episodes",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Greedy episodes with each seed's final weights, from the same start states.",
+)
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path, file_okay=False),
     default="runs/inputs",
     show_default=True,
+    help="Holds the runs.",
 )
 @click.option(
     "--json",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
     required=True,
     help="Takes the results after each variant.",
 )

@@ -49,13 +49,8 @@ class TMaze(gym.Env[Any, Any]):
         at_junction = self._place == self.length
         self._place += 1
         seen = np.array([0, self._place == self.length], np.float32)
-        return (
-            seen,
-            float(at_junction and action == self._right),
-            at_junction,
-            False,
-            {},
-        )
+        reward = float(at_junction and action == self._right)
+        return seen, reward, at_junction, False, {}
 
 
 class Combination(gym.Env[Any, Any]):
@@ -77,8 +72,6 @@ class Combination(gym.Env[Any, Any]):
             fitting = made.choice(self.keys, self.fitting, replace=False)
             self._fits[lock, fitting] = True
             self._opens[lock] = fitting[0]
-        self.invalid = 0
-        """Keys that were tried without fitting, in this environment."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         """Begin with any lock."""
@@ -90,7 +83,6 @@ class Combination(gym.Env[Any, Any]):
         """Try a key."""
         fits = self._fits[self._lock, action]
         opened = self._opens[self._lock] == action
-        self.invalid += not fits
         self._lock = (self._lock + fits) % self.locks
         self._step += 1
         observation, info = self._observe()
