@@ -138,7 +138,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
         done = forked.run(["-c", _TRAIN, json.dumps([agent, settings])], 900)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        result: dict[str, Any] = json.loads(done.stdout)
+        # Warnings are printed before, even by a quiet run.
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return result
 
     return run

@@ -150,11 +150,10 @@ class LocalDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Run one learning phase, and use its weights from then on."""
-        config, parts = self._config.replay, list(self._round)
-        sampled, size = batches - len(parts), 0
-        if sampled:
-            assert self._replay is not None and config is not None
-            size = config.buffer_batch_size
+        parts, size = list(self._round), 0
+        if sampled := batches - len(parts):
+            assert self._replay is not None and self._config.replay is not None
+            size = self._config.replay.buffer_batch_size
             with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble_batch(parts, size, [self._run.seed, env_steps])
@@ -219,13 +218,10 @@ class LocalDriver:
         learner = self._learning(lambda: self._learner.state.arrays())
         return Snapshot(learner, [] if self._lag else [self._actor.state()])
 
-    def fetch(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot, which contains no references."""
-        return snapshot
+    state = snapshot  # nothing newer is elsewhere
 
-    def state(self) -> Snapshot:
-        """Copy the newest state of the learner and the env actor."""
-        return self.snapshot()
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot  # contains no references
 
     def save_replay(self, directory: Path) -> None:
         if self._replay is not None:

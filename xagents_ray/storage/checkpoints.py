@@ -79,10 +79,8 @@ def load_newest(directory: Path) -> tuple[Checkpoint, list[str]]:
             raise UserError(f"{error}.") from None
         except UserError as error:
             skipped.append(f"Skipped a damaged checkpoint: {error}")
-    if skipped:
-        raise UserError(
-            f"No checkpoint in {directory} is valid: start over or restore a copy."
-        )
+    for newest in all_checkpoints(directory):
+        load_checkpoint(newest)  # raises, and names its damage
     raise UserError(f"{directory.parent} has no checkpoint yet: start it again.")
 
 
