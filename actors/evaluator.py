@@ -25,8 +25,10 @@ from xagents_ray.core.trajectory import (
 
 # Number of env steps after which all decaying exploration has ended.
 TRAINED = sys.maxsize
-_MOST_STEPS = 20_000
-"""Env steps of an episode without a time limit after which an evaluation gives up."""
+_LEAST_LIMIT = 10_000
+_LONGEST = 10
+"""An episode without a time limit may have this many times the env steps of the
+longest one in training, or `_LEAST_LIMIT` if that is more."""
 
 
 class Evaluator:
@@ -44,6 +46,8 @@ class Evaluator:
         weights: Weights,
         episodes: int,
         seed: int,
+        limit: int | None = None,
+        longest: int = 0,
         greedy: bool = True,
         random_share: float = 0.0,
         progress: Callable[[int, int], object] = lambda episodes, env_steps: None,
@@ -58,19 +62,13 @@ class Evaluator:
         Returns:
             Episodes with raw returns, ordered by environment, then by time.
         Raises:
-            EndlessEpisode: an episode without a time limit doesn't end.
+            EndlessEpisode: an episode doesn't end; see `check_end` for its arguments.
             Stopped: `stop` was called.
         """
-        self._policy.load(weights)
-        self._envs.statistics.load(weights.arrays, frozen=True)
         shares = [len(range(i, episodes, self._n_envs)) for i in range(self._n_envs)]
         played: list[list[Episode]] = [[] for _ in shares]
         counter = EpisodeCounter(self._n_envs, self._first_env)
-        first = self._envs.reset(seed % SEED_LIMIT + self._first_env)
-        generators = noise_generators(seed, self._first_env, self._n_envs)
-        steps = play_forever(
-            self._envs, self._policy, first, generators, greedy, random_share
-        )
+        steps = self._steps(weights, seed, greedy, random_share)
         for row, step in enumerate(steps):
             if self._stopping:
                 raise Stopped
@@ -82,8 +80,20 @@ class Evaluator:
             left = [len(each) < n for each, n in zip(played, shares, strict=True)]
             if not any(left):
                 break
-            check_end(self._envs, counter.lengths[left])
+            check_end(self._envs, counter.lengths[left], limit, longest)
         return [episode for each in played for episode in each]
+
+    def _steps(
+        self, weights: Weights, seed: int, greedy: bool, random_share: float
+    ) -> Iterator[EnvStep]:
+        """Reset the environments; return their steps, see `play_forever`."""
+        self._policy.load(weights)
+        self._envs.statistics.load(weights.arrays, frozen=True)
+        first = self._envs.reset(seed % SEED_LIMIT + self._first_env)
+        generators = noise_generators(seed, self._first_env, self._n_envs)
+        return play_forever(
+            self._envs, self._policy, first, generators, greedy, random_share
+        )
 
     def stop(self) -> None:
         """Make an evaluation in progress raise Stopped; also for signal handlers."""
@@ -93,17 +103,26 @@ class Evaluator:
         self._envs.close()
 
 
-def check_end(envs: Envs, lengths: Array) -> None:
-    """Raise EndlessEpisode if an episode without a time limit doesn't end.
+def check_end(envs: Envs, lengths: Array, limit: int | None, longest: int) -> None:
+    """Raise EndlessEpisode if an episode doesn't end in time.
 
-    `lengths`, int64 [N], are the env steps of unfinished episodes so far, N > 0.
+    Args:
+        envs: the environments.
+        lengths: int64 [N], N > 0, env steps of unfinished episodes so far.
+        limit: most env steps of an episode, --eval-max-steps; None derives it from
+            `longest` where no time limit is known to end the episodes.
+        longest: env steps of the longest episode in training so far.
     """
-    if lengths.max() >= _MOST_STEPS and not envs.has_time_limit:
+    if limit is None:
+        if envs.has_time_limit:
+            return
+        limit = max(_LEAST_LIMIT, _LONGEST * longest)
+    if lengths.max() >= limit:
         raise EndlessEpisode(
-            f"An episode of {envs.id} has not ended after {_MOST_STEPS:,} env steps, "
-            "and no time limit ends it: set one with --env-kwargs max_episode_steps=N "
-            "if it is registered with Gymnasium, or wrap it in "
-            "gymnasium.wrappers.TimeLimit."
+            f"An episode of {envs.id} has not ended after {limit:,} env steps: end it "
+            "with --env-kwargs max_episode_steps=N if it is registered with Gymnasium, "
+            "else with the wrapper gymnasium.wrappers.TimeLimit, or raise "
+            "--eval-max-steps."
         )
 
 

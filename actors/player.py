@@ -21,7 +21,7 @@ from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.trajectory import Array, Episode, Weights
-from xagents_ray.settings.run import PlayConfig
+from xagents_ray.settings.episodes import PlayConfig
 
 
 class Video:
@@ -182,16 +182,17 @@ class Player:
             self._envs.read_masks()
         self._policy = setup.make_policy(self._envs.spec)
 
-    def play(self, weights: Weights, seed: int) -> Iterator[Episode]:
+    def play(self, weights: Weights, seed: int, longest: int = 0) -> Iterator[Episode]:
         """Play episodes; `seed` seeds the environment and noise of the first one.
 
-        An episode has one picture after the reset and one after each env step.
+        An episode has one picture after the reset and one after each env step. The
+        longest one in training had `longest` env steps; see `check_end`.
 
         Yields:
             Each episode when it has ended and its video is complete.
         Raises:
             Stopped: `stop` was called, or the user closed the window.
-            EndlessEpisode: an episode without a time limit doesn't end.
+            EndlessEpisode: an episode doesn't end in time.
             UserError: a picture or a video can't be made or written.
         """
         self._policy.load(weights)
@@ -205,7 +206,7 @@ class Player:
             greedy=not self._config.sample,
             random_share=self._config.eval_epsilon,
         )
-        counter, number = EpisodeCounter(1), 1
+        counter, number, limit = EpisodeCounter(1), 1, self._config.eval_max_steps
         self._see(number, 0)
         for row, step in enumerate(steps):
             if self._stopping:
@@ -218,7 +219,7 @@ class Player:
                 number += 1
             if number > self._config.episodes:
                 return
-            check_end(self._envs, counter.lengths)
+            check_end(self._envs, counter.lengths, limit, longest)
             if not ended:
                 self._see(number, int(counter.lengths[0]))
 

@@ -10,6 +10,7 @@ import click
 
 from benchmarks import alternated, commits, mutation
 from benchmarks import chart as charts
+from benchmarks import inputs as seen
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
 from benchmarks import predict as acting
@@ -57,6 +58,7 @@ for each in (
     parts.replay,
     parts.weights,
     learns.learning,
+    seen.inputs,
 ):
     cli.add_command(each)
 for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):

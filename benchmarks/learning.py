@@ -3,7 +3,7 @@
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,16 +200,21 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
     return tuple(seed for first, last in ends for seed in range(first, last + 1))
 
 
+def seeds_option(default: str) -> Callable[[Any], Any]:
+    """Return the option `--seeds`, with seeds that nothing was tuned on as default."""
+    return click.option(
+        "--seeds",
+        callback=_seeds,
+        default=default,
+        show_default=True,
+        help="To train with, as 1-5 or 1,2,7; nothing was tuned on the default.",
+    )
+
+
 @click.command()
 @click.option("--agent", "agents", multiple=True, help="Only this one; repeatable.")
 @click.option("--env", "envs", multiple=True, help="Only this one; repeatable.")
-@click.option(
-    "--seeds",
-    callback=_seeds,
-    default="21-25",
-    show_default=True,
-    help="To train with, as 1-5 or 1,2,7; no preset was tuned on the default.",
-)
+@seeds_option("21-25")
 @click.option(
     "--episodes",
     type=click.IntRange(min=1),

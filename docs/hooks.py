@@ -35,8 +35,8 @@ from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings import config as settings
 from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 from xagents_ray.tuning.plan import TuneConfig
 
 DOCS = Path(__file__).parent

@@ -79,7 +79,8 @@ class DQN:
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
             metrics, errors = so_far
-            due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
+            later = phase.batches - 1 - k + phase.later
+            due = self._syncs_due(later, phase.env_steps)
             if due > self._syncs:
                 update_targets(self._setup.targets, self._config.tau)
                 self._syncs.assign(due)
@@ -165,7 +166,7 @@ class DQN:
             r.terminated[burn_in:],
             r.valid[burn_in:],
             c.gamma,
-            min(c.n_step, c.rollout_length - burn_in),
+            c.n_step,
         )
         ahead = flatten_time(steps) * tf.shape(steps)[1]
         later = tf.range(tf.size(steps)) + ahead

@@ -1,6 +1,7 @@
 """Importance-weighted actor-learner architecture."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -23,7 +24,8 @@ class IMPALA:
 
     def __init__(self, setup: LearnerSetup[IMPALAConfig]) -> None:
         self._config = c = setup.config
-        self.data = rounds_of(c).with_noise_of(setup.layouts[0])
+        reader = rounds_of(c).with_noise_of(setup.layouts[0])
+        self.data = replace(reader, is_joint=c.replay_share > 0)
         self._parts = ActorCritic(setup, c.rho_clip, c.c_clip)
         if c.replay_share:
             self._updates = setup.counter("updates")

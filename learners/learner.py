@@ -3,58 +3,47 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
+import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core.batches import Batch
-from xagents_ray.core.errors import UserError, one_line
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
-    IntArray,
+    FloatArray,
     PhaseOutputs,
     PriorityUpdate,
     Weights,
 )
 from xagents_ray.learners import runtime
 from xagents_ray.learners.inference_server import InferenceServer
+from xagents_ray.learners.learning_algorithm import LearningAlgorithm
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import AlgorithmOutputs, pack_metrics, unpack_metrics
+from xagents_ray.learners.metrics import pack_metrics, unpack_metrics
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
-from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.state import COUNT, LearnerState
-from xagents_ray.learners.tensors import (
-    Phase,
-    Reader,
+from xagents_ray.learners.padding import (
     pad_batches,
     round_widths,
+    split_batches,
     widen_rounds,
 )
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.state import COUNT, LearnerState
+from xagents_ray.learners.tensors import Phase
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
-_FACTS = tf.TensorSpec([4], tf.int64)
+_FACTS = tf.TensorSpec([5], tf.int64)
 Metrics = dict[str, float]
 """Means over one learning phase by name, and its number of `updates`."""
-
-
-class LearningAlgorithm(Protocol):
-    """Interface of an algorithm, whose setup registers its networks and variables.
-
-    Attributes:
-        data: reader of the batches, such as `tensors.ROLLOUT`.
-    """
-
-    data: Reader
-
-    def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
-        """Run one learning phase in the graph; rewards are normalized already."""
 
 
 @final
@@ -109,7 +98,7 @@ class Learner:
         data = self.algorithm.data.with_masks_of(spec)
         self._data = data.with_memory_of(layouts[0])
         if not isinstance(row.learner, str):
-            _check_source(self.algorithm)
+            runtime.check_source(self.algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
         self._env_steps = setup.counter("env_steps")
         normalized = self.normalizer.named(row.models[0].name)
@@ -173,21 +162,47 @@ class Learner:
     def _run(self, batch: Batch, env_steps: int, version: int) -> PhaseOutputs:
         """Run one learning phase without updating the normalizer."""
         data = self._data.of(batch)
-        shape = data.rewards.shape
+        count, width = len(data.rewards), data.rewards.shape[-1]
         if self._widths:
             data = widen_rounds(data, self._widths)
-        if self._compiled and self._config.replay is not None:
-            data = pad_batches(data)
-        facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
-        arguments = tf.nest.flatten((self._data.tensors(data), facts))
-        numbers, flat, errors = self._traced(*arguments)
-        metrics = unpack_metrics(self._names, numbers.numpy())
+        is_split = self._pads_batches and not self._data.is_joint
+        packed, errors, later = list[FloatArray](), list[FloatArray](), count
+        for chunk in split_batches(data) if is_split else [data]:
+            later -= len(chunk.rewards)
+            new = self.version if later else version
+            numbers, flat, own = self._run_chunk(chunk, env_steps, new, width, later)
+            packed.append(numbers.numpy())
+            if own is not None:
+                errors.append(own.numpy()[: int(packed[-1][-1])])
+        metrics = unpack_metrics(self._names, sum(packed[1:], packed[0]))
         priorities = None
-        if errors is not None and (rows := _rows_of(batch)) is not None:
+        if errors and (rows := batch.rows) is not None:
             done = int(metrics["updates"])  # fewer if it was stopped
-            updated = errors.numpy()[:done].reshape(-1)
+            updated = np.concatenate(errors).reshape(-1)
             priorities = PriorityUpdate(rows[:done].reshape(-1, 2), updated)
         return PhaseOutputs(metrics, self._weights(version, flat), priorities)
+
+    def _run_chunk(
+        self, data: Any, env_steps: int, version: int, width: int, later: int
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Run a chunk of a learning phase; return the results of `_learn`.
+
+        References to the padded data and its tensors end with the function.
+        """
+        facts = tf.constant(
+            [env_steps, version, len(data.rewards), width, later], tf.int64
+        )
+        padded = pad_batches(data) if self._pads_batches else data
+        tensors = self._data.tensors(padded)
+        del padded  # XLA may copy the tensors: three copies otherwise
+        result: tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]
+        result = self._traced(*tf.nest.flatten((tensors, facts)))
+        return result
+
+    @property
+    def _pads_batches(self) -> bool:
+        """Whether the number of batches is padded, as XLA compiles for each one."""
+        return self._compiled and self._config.replay is not None
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
         """Return the network's weights, split from one float32 [P], and statistics."""
@@ -242,8 +257,11 @@ class Learner:
 
     def _round_widths(self, n_envs: int | None) -> tuple[int, ...]:
         """Return the widths to which rounds are padded; none for no padding."""
-        has_rounds = self._row.on_policy and "valid" in self._data.fields
-        if n_envs is None or not has_rounds:
+        if (
+            n_envs is None
+            or "valid" not in self._data.fields
+            or not self._row.on_policy
+        ):
             return ()
         return round_widths(n_envs, self._config.replay is not None)
 
@@ -252,9 +270,10 @@ class Learner:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Run a learning phase in the graph.
 
-        `facts`, int64 [4], are the env steps of the run, the new version of the
-        weights, the number of minibatches, and that of trajectories side by side.
-        Return packed metrics, the weights, and the algorithm's errors.
+        `facts`, int64 [5], are the env steps of the run, the new version of the
+        weights, and the last three fields of `Phase`. All chunks of a phase see what
+        was before its first one. Return packed metrics, the weights, and the
+        algorithm's errors.
         """
         env_steps, version, *sizes = tf.unstack(facts)
         data = self._data.record(**tensors)
@@ -263,7 +282,8 @@ class Learner:
         before = self._version.read_value()
         phase = Phase(env_steps, self._remaining(), before, *sizes)
         learned = self.algorithm.learn(data, phase)
-        self._env_steps.assign(env_steps)
+        is_last = phase.later == 0
+        self._env_steps.assign(tf.where(is_last, env_steps, self._env_steps))
         self._names = list(learned.means)
         packed = pack_metrics(learned.means, learned.updates)
         return packed, self._publish_as(version), learned.errors
@@ -288,21 +308,3 @@ class Learner:
         variables = self.state.variables
         own = {name: x for name, x in variables.items() if name not in statistics}
         return acting.own(own)
-
-
-def _rows_of(batch: Batch) -> IntArray | None:
-    """Return which transitions or sequences were sampled, int64 [K, ..., 2]."""
-    return None if batch.sampled is None else batch.sampled.rows
-
-
-def _check_source(algorithm: LearningAlgorithm) -> None:
-    """Raise UserError if AutoGraph can't read the source of a user's algorithm."""
-    try:
-        tf.autograph.to_graph(type(algorithm).learn)
-    except Exception as error:
-        name = type(algorithm).__name__
-        raise UserError(
-            f"TensorFlow can't read {name}.learn in the learner's process "
-            f"({one_line(error)}): move {name} to a module of its own, use --local, or "
-            "leave out its annotations if it is in a script."
-        ) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import Threads
+from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.process import quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -109,3 +110,16 @@ def usable_gpus() -> list[str]:
     gpus = tf.config.list_physical_devices("GPU")
     details = map(tf.config.experimental.get_device_details, gpus)
     return [str(each.get("device_name", "GPU")) for each in details]
+
+
+def check_source(algorithm: object) -> None:
+    """Raise UserError if AutoGraph can't read the source of a user's algorithm."""
+    try:
+        tf.autograph.to_graph(type(algorithm).learn)  # type: ignore[attr-defined]
+    except Exception as error:
+        name = type(algorithm).__name__
+        raise UserError(
+            f"TensorFlow can't read {name}.learn in the learner's process "
+            f"({one_line(error)}): move {name} to a module of its own, use --local, or "
+            "leave out its annotations if it is in a script."
+        ) from None

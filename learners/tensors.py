@@ -40,6 +40,7 @@ class Phase(NamedTuple):
         weights_version: int64 [], version of the newest published weights.
         batches: int32 [], minibatches to learn from; the data may be padded with more.
         width: int32 [], trajectories side by side; the data may be padded with more.
+        later: int32 [], minibatches of the phase that are in later chunks.
     """
 
     env_steps: tf.Tensor
@@ -47,6 +48,7 @@ class Phase(NamedTuple):
     weights_version: tf.Tensor
     batches: tf.Tensor
     width: tf.Tensor
+    later: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Reader:
             along their first dimension.
         dims: number of leading dimensions of unknown size in each field.
         other_dims: exceptions to `dims`, by field.
+        is_joint: whether one update uses several of the K batches, so that a phase
+            can't be split into chunks.
     """
 
     record: type[Any]
@@ -68,6 +72,7 @@ class Reader:
     sources: Callable[[Batch], Sequence[Any]]
     dims: int
     other_dims: Mapping[str, int] = field(default_factory=dict)
+    is_joint: bool = False
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -215,46 +220,6 @@ SEQUENCE_BATCHES = Reader(
 def rounds_of(config: AlgorithmConfig) -> Reader:
     """Return the reader of rounds, and of replayed ones if there is a replay."""
     return CORRECTED_BATCHES if config.replay else ROLLOUT
-
-
-def pad_batches(batches: Any) -> Any:
-    """Return batches padded with copies of the first ones to 4, 16, 64, … in total.
-
-    XLA compiles a program for each number of batches.
-    """
-    count, size = len(batches.rewards), 4
-    while size < count:
-        size *= 4
-    rows = np.arange(size) % count
-    return batches if size == count else map_arrays(lambda x: x[rows], batches)
-
-
-def round_widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
-    """Return the widths to which rounds of a run are padded, ascending.
-
-    The largest is for rounds in which some free-running actors appear twice. With
-    replay there are fewer, because each number of batches needs programs as well.
-    """
-    parts = () if has_replay else (16, 4)
-    return (*(-(-n_envs // part) for part in parts), n_envs, 2 * n_envs)
-
-
-def widen_rounds(rounds: Any, widths: Sequence[int]) -> Any:
-    """Return trajectories [..., T, B, ...], with B padded by copies that aren't valid.
-
-    B becomes the next of the widths: XLA compiles a program for each, and rounds that
-    lack late or lost env actors could have any width.
-    """
-    count = rounds.valid.shape[-1]
-    width = min((each for each in widths if each >= count), default=count)
-    if width == count:
-        return rounds
-    axis, columns = rounds.valid.ndim - 1, np.arange(width) % count
-    wide = map_arrays(
-        lambda x: np.take(x, columns, axis) if x.ndim > axis else x, rounds
-    )
-    wide.valid[..., count:] = False
-    return wide
 
 
 def batch_at(batches: Any, k: tf.Tensor) -> Any:

@@ -41,8 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keep what a test writes out of the checkout, and end what it left running."""
+    """Keep what a test writes out of the checkout, and end what it left running.
+
+    Nor does it join the cluster that this shell has.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     yield
     if not _has_children():  # psutil would read each process of the machine: 20 ms
         return
@@ -134,7 +138,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
         done = forked.run(["-c", _TRAIN, json.dumps([agent, settings])], 900)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        result: dict[str, Any] = json.loads(done.stdout)
+        # Warnings are printed before, even by a quiet run.
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return result
 
     return run

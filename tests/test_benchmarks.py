@@ -76,7 +76,8 @@ def test_settings_have_their_types() -> None:
 
 def test_peers_are_named_with_their_interpreters() -> None:
     assert parse_peers([f"sbx={sys.executable}"]) == {"sbx": sys.executable}
-    with pytest.raises(UserError, match="takes one of sb3, sbx, rlox, got 'rllib'"):
+    known = "sb3, sbx, rlox, contrib"
+    with pytest.raises(UserError, match=f"takes one of {known}, got 'rllib'"):
         parse_peers([f"rllib={sys.executable}"])
     for given in ("sb3", "sb3=/nowhere/python", "sb3=/"):
         with pytest.raises(UserError, match=r"benchmarks/peers\.sh DIR makes one"):

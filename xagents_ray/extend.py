@@ -5,7 +5,7 @@ settings and the `Algorithm`, one with the learner, and an entry point. The firs
 only uses names from here and doesn't load TensorFlow. The learner is a class like those
 in `xagents_ray.learners`: it is constructed from a
 `xagents_ray.learners.setup.LearnerSetup` and implements
-`xagents_ray.learners.learner.LearningAlgorithm`. The policy extends
+`xagents_ray.learners.learning_algorithm.LearningAlgorithm`. The policy extends
 `xagents_ray.actors.policies.base.ActorPolicy` or is an existing one, and a replay
 buffer extends `Replay`.
 

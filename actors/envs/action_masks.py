@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray
@@ -33,32 +33,43 @@ class ReportedMasks(gym.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, KEY: self._method()}
 
     def step(self, action: Any) -> Any:
-        *results, info = self.env.step(action)
-        return *results, {**info, KEY: self._method()}
+        *results, terminated, truncated, info = self.env.step(action)
+        # No action is needed after an end, where some methods raise.
+        mask = None if terminated else self._method()
+        return *results, terminated, truncated, {**info, KEY: mask}
 
 
 class ObservedMasks(gym.Wrapper[Any, Any, Any, Any]):
-    """Moves the masks of a Dict observation into `info`."""
+    """Puts the masks of a Dict observation into `info`.
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    Args:
+        env: the environment.
+        keeps_key: whether the observation has the key still.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], keeps_key: bool) -> None:
         super().__init__(env)
-        self.observation_space = _other_inputs(env.observation_space)
+        self._keeps_key = keeps_key
+        if not keeps_key:
+            self.observation_space = _other_inputs(env.observation_space)
 
     def reset(self, **given: Any) -> Any:
         observation, info = self.env.reset(**given)
         rest, mask = _split(observation)
-        return rest, {**info, KEY: mask}
+        shown = observation if self._keeps_key else rest
+        return shown, {**info, KEY: mask}
 
     def step(self, action: Any) -> Any:
         observation, *results, info = self.env.step(action)
         rest, mask = _split(observation)
-        return rest, *results, {**info, KEY: mask}
+        shown = observation if self._keeps_key else rest
+        return shown, *results, {**info, KEY: mask}
 
 
 class VectorMasks(gym.vector.VectorWrapper):
     """Puts a vector environment's masks into `infos`, as the two classes above do."""
 
-    def __init__(self, envs: Any, method: Callable[[], Any] | None) -> None:
+    def __init__(self, envs: Any, method: Callable[[BoolArray], Any] | None) -> None:
         super().__init__(envs)
         self._method = method
         if method is None:
@@ -69,36 +80,49 @@ class VectorMasks(gym.vector.VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Begin an episode in every environment."""
-        return self._reported(*self.env.reset(seed=seed, options=options))
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._reported(observations, infos, np.zeros(self.num_envs, np.bool_))
 
     def step(self, actions: Any) -> Any:
-        observations, *results, infos = self.env.step(actions)
-        observations, infos = self._reported(observations, infos)
-        return observations, *results, infos
+        observations, reward, terminated, *rest, infos = self.env.step(actions)
+        observations, infos = self._reported(observations, infos, terminated)
+        return observations, reward, terminated, *rest, infos
 
-    def _reported(self, observations: Any, infos: Any) -> tuple[Any, Any]:
+    def _reported(
+        self, observations: Any, infos: Any, terminated: BoolArray
+    ) -> tuple[Any, Any]:
         if self._method is not None:
-            return observations, {**infos, KEY: self._method()}
+            return observations, {**infos, KEY: self._method(terminated)}
         rest, masks = _split(observations)
+        if isinstance(masks, tuple):  # of a Tuple space: a batch of each part
+            masks = [*zip(*masks, strict=True)]
         return rest, {**infos, KEY: masks}
 
 
 _KINDS = (ReportedMasks, ObservedMasks, VectorMasks)
 
 
-def report_masks(env: Any) -> Any:
+def report_masks(env: Any, env_id: str, keeps_key: bool = False) -> Any:
     """Return a single or vector environment that has its masks in `info`.
 
     It is the same one if masks are found neither in its observations nor by a method.
+
+    Args:
+        env: the environment.
+        env_id: name of the environment, for messages.
+        keeps_key: whether the observations of a single environment have the key still.
+    Raises:
+        EnvironmentFault: the method takes arguments.
     """
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
     if has_mask_key(getattr(env, name, None)):
-        return VectorMasks(env, None) if is_vector else ObservedMasks(env)
-    method = _find_method(env)
-    if method is None:
-        return env
-    return VectorMasks(env, method) if is_vector else ReportedMasks(env, method)
+        return VectorMasks(env, None) if is_vector else ObservedMasks(env, keeps_key)
+    if is_vector:
+        of_all = _find_vector_method(env, env_id)
+        return env if of_all is None else VectorMasks(env, of_all)
+    method = _find_method(env, env_id)
+    return env if method is None else ReportedMasks(env, method)
 
 
 def has_mask_key(space: Any) -> bool:
@@ -137,7 +161,7 @@ class MaskReader:
         values = infos.get(KEY)
         if values is None:
             values = [None] * len(ended)
-        if np.shape(values)[:1] != ended.shape:
+        if _length(values) != len(ended):
             raise self._fault(values, "give one for each environment")
         rows = values if isinstance(values, np.ndarray) else np.empty(0, object)
         is_whole = rows.dtype != object and rows.shape == (len(ended), self._units)
@@ -159,7 +183,8 @@ class MaskReader:
             masks: one mask, if B is 1, or a batch of them.
             ended: bool [B], environments that take no action.
         """
-        is_one = len(ended) == 1 and np.shape(masks)[:1] != (1,)
+        is_batch = _length(masks) == 1 and _length(masks[0]) is not None
+        is_one = len(ended) == 1 and not is_batch
         return self.read({KEY: [masks] if is_one else masks}, ended)
 
     def _row(self, value: Any, has_ended: bool) -> Array:
@@ -167,27 +192,40 @@ class MaskReader:
         if value is None and has_ended:
             return np.ones(self._units, np.bool_)
         with_parts = isinstance(value, tuple | list) and len(value) == len(self._sizes)
+        sizes = self._sizes if with_parts else (self._units,)
         try:
             parts = [np.ravel(x) for x in value] if with_parts else [np.asarray(value)]
-            row = np.concatenate(parts)
-        except ValueError:
+            is_right = [each.shape for each in parts] == [(size,) for size in sizes]
+            row = np.concatenate(parts) if is_right else np.empty(0)
+        except ValueError:  # lists of numbers and of lists
             row = np.empty(0)
         if row.shape != (self._units,) or not _is_zero_or_one(row):
             raise self._fault(value, f"give {self._form}, {_REMEDY}")
         return row
 
 
+def _length(values: Any) -> int | None:
+    """Return the length of a sequence, whose items may differ in size; else None."""
+    is_array = isinstance(values, np.ndarray) and values.ndim > 0
+    return len(values) if is_array or isinstance(values, list | tuple) else None
+
+
 def sample_action(space: Any, mask: Any) -> Any:
     """Return a random action of a space, drawn by its own generator.
 
-    If the mask is not None, it is one that the mask allows.
+    If the mask is not None, it is one that the mask allows; a Box takes no masks.
     """
-    if mask is None:
+    if mask is None or isinstance(space, gym.spaces.Box):
         return space.sample()
-    if not isinstance(space, gym.spaces.MultiDiscrete):
+    if isinstance(space, gym.spaces.Discrete):
         return space.sample(np.asarray(mask, np.int8))
+    is_binary = isinstance(space, gym.spaces.MultiBinary)
+    sizes = np.full(space.shape, 2) if is_binary else space.nvec
     joined = np.concatenate([*map(np.ravel, mask)]).astype(np.int8)
-    return space.sample(tuple(np.split(joined, np.cumsum(space.nvec.ravel())[:-1])))
+    parts = tuple(np.split(joined, np.cumsum(sizes.ravel())[:-1]))
+    flat = gym.spaces.MultiDiscrete(sizes.ravel(), seed=space.np_random)
+    first = 0 if is_binary else space.start
+    return (flat.sample(parts).reshape(space.shape) + first).astype(space.dtype)
 
 
 def sample_allowed(envs: Any, infos: Mapping[Any, Any]) -> Any:
@@ -204,24 +242,47 @@ def _is_zero_or_one(array: Array) -> bool:
     return array.dtype.kind in "iuf" and bool(((array == 0) | (array == 1)).all())
 
 
-def _find_method(env: Any) -> Callable[[], Any] | None:
+def _find_method(env: Any, env_id: str) -> Callable[[], Any] | None:
     """Return the method of an environment that gives masks, if a layer has one."""
     for layer in interface.wrapper_layers(env):
         if callable(method := getattr(layer, _METHOD, None)):
+            subject = f"--env {env_id}: {_METHOD}()"
+            remedy = f"let it take none, {_REMEDY}"
+            factory.check_call(subject, method, "no arguments", remedy)
             return method  # type: ignore[no-any-return]
-    if isinstance(layer, gym.vector.SyncVectorEnv):
-        methods = [_find_method(each) for each in layer.envs]
-        if all(methods):
-            return lambda: [method() for method in methods if method is not None]
     return None
+
+
+def _find_vector_method(envs: Any, env_id: str) -> Callable[[BoolArray], Any] | None:
+    """Return a function that gives the masks of a vector environment, if there is one.
+
+    Its argument, bool [B], tells which environments have terminated; the methods of
+    those in a SyncVectorEnv aren't called, and None is in the place of their masks.
+    """
+    if (method := _find_method(envs, env_id)) is not None:
+        return lambda _: method()
+    *_, base = interface.wrapper_layers(envs)
+    if not isinstance(base, gym.vector.SyncVectorEnv):
+        return None
+    found = [_find_method(each, env_id) for each in base.envs]
+    methods = [each for each in found if each is not None]
+    if len(methods) < len(found):
+        return None
+
+    def masks(terminated: BoolArray) -> list[Any]:
+        pairs = zip(methods, terminated.tolist(), strict=True)
+        return [None if is_over else method() for method, is_over in pairs]
+
+    return masks
 
 
 def _other_inputs(space: Any) -> gym.Space[Any]:
     """Return the space of an observation without its masks."""
-    others = {key: each for key, each in space.items() if key != KEY}
-    is_one = [*others] == ["observation"]
-    rest: gym.Space[Any] = others["observation"] if is_one else gym.spaces.Dict(others)
-    return rest
+    others = [(key, each) for key, each in space.items() if key != KEY]
+    if [key for key, _ in others] == ["observation"]:
+        only: gym.Space[Any] = others[0][1]
+        return only
+    return gym.spaces.Dict(others)  # of pairs, whose order stays
 
 
 def _split(observation: Any) -> tuple[Any, Any]:

@@ -49,6 +49,15 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     action_masks.ObservedMasks: (),
 }
 
+_STATELESS = (
+    action_masks.VectorMasks,
+    interface.VectorCheck,
+    named_inputs.FlattenedVector,
+    named_inputs.NamedVectorInputs,
+    wrapping.ChannelsLastVector,
+)
+"""Our wrappers around a user's vector environment, which have no state."""
+
 
 def get_envs_state(envs: Any) -> list[dict[str, Any]] | None:
     """Return the state of a vector environment that was reset, as JSON.
@@ -133,6 +142,8 @@ class _UnusableError(Exception):
 
 def _layers(envs: Any) -> list[Any]:
     """Return the vector environment and, if it is Gymnasium's, all layers in it."""
+    while type(envs) in _STATELESS:
+        envs = envs.env
     layers = [envs]
     for env in envs.envs if type(envs) in (SyncVectorEnv, SyncEnvs) else ():
         within = interface.wrapper_layers(env)

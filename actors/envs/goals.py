@@ -56,7 +56,7 @@ class GoalRewards:
         info: tuple[InfoField, ...] | None = (),
         shard: int = 0,
     ) -> None:
-        self._id = str(config.env)
+        self._id, self._reads_masks = str(config.env), config.action_masks
         index = indices.goal_rewards_index(config, shard)
         self._env = make_single(config, None, index)
         try:
@@ -165,7 +165,8 @@ class GoalRewards:
         observation, info = env.reset(seed=0)
         before = vectors_of(observation)
         for _ in range(count):
-            action = sample_action(env.action_space, info.get(KEY))
+            mask = info.get(KEY) if self._reads_masks else None
+            action = sample_action(env.action_space, mask)
             observation, reward, *ends, info = env.step(action)
             after = vectors_of(observation)
             pair = after[achieved], before[desired]

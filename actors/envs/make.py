@@ -225,7 +225,9 @@ def _single(
     is_changed = config.preprocess or config.state_to_input is not None
     if is_own and (is_changed or named_inputs.has_parts(env)):
         env, is_own = interface.InterfaceCheck(env, env_id), False
-    env = action_masks.report_masks(env) if config.action_masks else env
+    if config.action_masks:  # --state-to-input is given all that the environment gives
+        keeps_key = config.state_to_input is not None
+        env = action_masks.report_masks(env, env_id, keeps_key)
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
         if own is not None and (skip := atari.frames_per_step(env)) != 1:
             raise UserError(

@@ -121,7 +121,8 @@ class Envs:
         self._is_plain = not (self.spec.action_sizes or is_shifted or is_wide)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
-        self._finds_masks = config.action_masks and not config.preprocess
+        may_have = self.is_checked or not config.preprocess  # no emulator has masks
+        self._finds_masks = config.action_masks and may_have
         if reports_masks(envs) or reports_masks(one):
             self.read_masks()
 

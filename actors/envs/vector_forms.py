@@ -49,7 +49,8 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    envs = action_masks.report_masks(envs) if config.action_masks else envs
+    if config.action_masks:
+        envs = action_masks.report_masks(envs, str(config.env))
     return wrapping.with_channels_last(named_inputs.as_arrays(envs))
 
 
@@ -80,7 +81,8 @@ def user_vector(
         envs._add_info = functools.partial(InfoReader._add_info, envs)
     if named_inputs.has_parts(envs):
         envs = interface.VectorCheck(envs, env_id)
-    envs = action_masks.report_masks(envs) if config.action_masks else envs
+    if config.action_masks:
+        envs = action_masks.report_masks(envs, env_id)
     return wrapping.with_channels_last(named_inputs.as_arrays(envs))
 
 

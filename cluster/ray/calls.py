@@ -8,14 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xagents_ray.cluster.ray.closing import ClosingActors
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import from_their_frame
 
 _POLL_SECONDS = 0.2
-_FETCH_SECONDS = 600.0
+FETCH_SECONDS = 600.0
 """Time limit for fetching an object that is ready, even over a slow network."""
+_LAST_FETCH_SECONDS = 9.0
+"""Time limit for fetching what is to be saved after a signal."""
 _PAUSES = 1.0, 16.0
 """First and longest pause, in seconds, while the object store is full."""
 _FULL_SECONDS = 120.0
@@ -66,13 +69,14 @@ class RayCalls:
         log: log of the failures.
         others: function that returns further references that end a wait early.
         meanwhile: function that is called whenever a wait wakes up.
+        closing: actors that close their environments before they are killed.
     """
 
     def __init__(
         self, ray: Any, signals: Signals, is_lost: Callable[[], bool] = lambda: False
     ) -> None:
         self.ray, self._signals, self._is_lost = ray, signals, is_lost
-        self.log = FailureLog()
+        self.log, self.closing = FailureLog(), ClosingActors(ray)
         self._saving_until: float | None = None
         self.others: Callable[[], Sequence[Any]] = list
         self.meanwhile: Callable[[], Any] = lambda: None
@@ -83,7 +87,8 @@ class RayCalls:
         Args:
             reference: reference to the object.
             limit: seconds after which LateError is raised.
-            patience: seconds to wait despite a requested shutdown.
+            patience: seconds to wait despite a requested shutdown; with any, the
+                object may be on its way for up to 9 s.
         Raises:
             Stopped: a shutdown was requested.
             Diverged, UserError: raised by the call itself.
@@ -96,15 +101,34 @@ class RayCalls:
                 raise Stopped
             if waited > limit:
                 raise LateError(f"{limit:.0f} s")
+        left = max(patience, _LAST_FETCH_SECONDS) - time.monotonic() + began
         try:
-            return self.value(reference)
+            return self.value(reference, left if patience > 0 else 0)
         except self.ray.exceptions.GetTimeoutError:
-            raise LateError(f"{_FETCH_SECONDS:.0f} s") from None
+            raise LateError(f"{FETCH_SECONDS:.0f} s") from None
 
-    def value(self, reference: Any) -> Any:
-        """Return an object that is ready; raise the error of its call."""
+    def value(self, reference: Any, patience: float = 0) -> Any:
+        """Return an object that is ready, once it is on this node.
+
+        Args:
+            reference: reference to the object.
+            patience: seconds to wait despite a requested shutdown.
+        Raises:
+            Stopped: a shutdown was requested.
+            GetTimeoutError: the object has not arrived within 600 s.
+            Diverged, UserError, RayError: raised by the call itself.
+        """
+        began, wait, get = time.monotonic(), self.ray.wait, self.ray.get
+        while not wait([reference], num_returns=1, timeout=_POLL_SECONDS)[0]:
+            self._check_ray()
+            self.meanwhile()
+            waited = time.monotonic() - began
+            if self.shutdown_requested(waited - patience):
+                raise Stopped
+            if waited > FETCH_SECONDS:
+                raise self.ray.exceptions.GetTimeoutError
         try:
-            return self.ray.get(reference, timeout=_FETCH_SECONDS)
+            return get(reference, timeout=_LAST_FETCH_SECONDS)
         except self.ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, Diverged | UserError):
                 raise error.cause from None
@@ -124,6 +148,7 @@ class RayCalls:
             Stopped: Ray is lost for good after a signal.
         """
         self._check_ray()
+        self.closing.tend()
         both = [*references, *(r for r in also if r not in references)]
         if not both:
             time.sleep(seconds)
@@ -171,15 +196,27 @@ class RayCalls:
             "works without it: continue with --resume last where Ray runs."
         )
 
-    def failed(self, reference: Any) -> bool:
-        """Return whether an object is lost, or its call failed."""
-        errors = self.ray.exceptions
-        try:
-            if self.ready([reference], 0):
-                self.ray.get(reference, timeout=_POLL_SECONDS)
-        except errors.RayError as error:
-            return not isinstance(error, errors.GetTimeoutError)
-        return False
+    def lost(self, references: Sequence[Any]) -> dict[Any, Exception]:
+        """Return the errors of objects that are lost or failed, without fetching any.
+
+        The error that takes the place of an object is in this process or on its node.
+        """
+        lost: dict[Any, Exception] = {}
+        if not references:
+            return lost
+        ready = self.ready(references, 0)
+        located = self.ray.experimental.get_local_object_locations(ready)
+        here = self.ray.get_runtime_context().get_node_id()
+        for reference in ready:
+            nodes = located.get(reference, {}).get("node_ids", ())
+            if not nodes or here in nodes:
+                try:
+                    self.ray.get(reference, timeout=0)
+                except self.ray.exceptions.GetTimeoutError:  # spilled, or just moved
+                    continue
+                except self.ray.exceptions.RayError as error:
+                    lost[reference] = error
+        return lost
 
     def is_argument(self, error: BaseException) -> bool:
         """Return whether a call did not run because one of its arguments is lost."""
@@ -217,6 +254,16 @@ class RayCalls:
         self._check_ray()
         if actor is not None:
             self.ray.kill(actor)
+
+    def retire(self, actor: Any) -> None:
+        """Let an actor close its environments, and kill it 5 s later at the latest.
+
+        Raises:
+            Broken, Stopped: Ray is lost for good, and nothing can be replaced.
+        """
+        self._check_ray()
+        if actor is not None:
+            self.closing.begin(actor)
 
 
 class StoreBackoff:

@@ -1,33 +1,27 @@
 """Starting Ray on this machine, or joining a cluster, quietly and with time limits."""
 
 import atexit
-import ctypes
 import logging
 import os
-import shutil
-import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.cluster.ray import authentication, ray_session, tls
+from xagents_ray.cluster.ray import addresses, authentication, ray_session, tls
+from xagents_ray.cluster.ray.own_ray import import_ray, start_here
 from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.cluster.ray.session_folder import exposed_folder
-from xagents_ray.cluster.ray.user_folder import job_without_folder, join_with_folder
-from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.cluster.ray.user_folder import has_other_machines, join_with_folder
+from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import folder_of_modules
 from xagents_ray.settings.run import ConnectionConfig
 
 _RETAKE_SECONDS = 0.02
-_INSTALL = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
-"""Ray's function `RayLog::InstallFailureSignalHandler(const char *, bool)`."""
-_SMALLEST_STORE = 128 * 2**20
 _open: list[RaySession] = []
 
 
@@ -37,11 +31,13 @@ def start_ray(
     signals: Signals,
     note: Callable[[str], None],
     logs: bool = False,
+    requires_ray: bool = False,
 ) -> Any:
     """Call `connect_to_ray` in a thread; reinstall our SIGTERM handler after Ray's.
 
     If this process already uses Ray, as a sweep's trial does, nothing is started, and
-    `leave_ray` ends nothing. `note` is called with a message before a slow start.
+    `leave_ray` ends nothing. `note` is called with a message before each slow start.
+    `requires_ray` is as for `start_here`.
 
     Raises:
         Stopped: a signal was received.
@@ -50,19 +46,34 @@ def start_ray(
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
         return _in_use(ray, placement.address)
-    where = placement.address
-    begun = "Starting Ray" if where is None else f"Joining the Ray cluster at {where}"
-    note(f"{begun}...")
+    where = _announced(placement, note)
+
+    dashboard = placement.dashboard
+
+    def tries_again(reason: str) -> bool:
+        if signals.received is None:
+            note(f"Ray did not start ({reason}); trying once more...")
+        return signals.received is None
 
     def connecting() -> None:
         try:
-            joined = connect_to_ray(where, placement.dashboard, store_bytes, logs)
+            joined = connect_to_ray(
+                where, dashboard, store_bytes, logs, tries_again, requires_ray
+            )
             outcome.set_result(joined)
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with this thread
 
     threading.Thread(target=connecting, daemon=True).start()
+    _wait_for(outcome, signals)
+    ray = outcome.result()
+    _open[-1].signals = signals
+    return ray
+
+
+def _wait_for(outcome: Future[Any], signals: Signals) -> None:
+    """Wait until Ray has started or failed; at a signal, end it and raise Stopped."""
     while not outcome.done():
         wait([outcome], timeout=_RETAKE_SECONDS)
         signals.take()
@@ -73,9 +84,15 @@ def start_ray(
             # Ray's client aborts if Ray disappears while it connects.
             atexit.register(ray_session.end_now, 128 + signals.received)
             raise Stopped
-    ray = outcome.result()
-    _open[-1].signals = signals
-    return ray
+
+
+def _announced(placement: ConnectionConfig, note: Callable[[str], None]) -> str | None:
+    """Return the address of the cluster to join, and say it; None for an own Ray."""
+    where, source = addresses.resolve(placement.address, os.environ)
+    origin = f" ({source})" if source == addresses.VARIABLE else ""
+    joining = f"Joining the Ray cluster at {where}{origin}"
+    note("Starting Ray..." if where is None else f"{joining}...")
+    return where
 
 
 def _quiet_threads() -> None:
@@ -91,21 +108,22 @@ def _quiet_threads() -> None:
 
 def _in_use(ray: Any, address: str | None) -> Any:
     """Return the `ray` module in use; UserError if connected to another address."""
-    own = None
     if address is not None:
-        own = getattr(ray.get_runtime_context(), "gcs_address", "")
-    if address != own:
-        raise UserError(
-            f"--address {address} is not the Ray at {own} that this program uses: give "
-            "address=None to use that one, or call ray.shutdown() first."
-        )
+        used = getattr(ray.get_runtime_context(), "gcs_address", "")
+        is_own = any(session.processes.own for session in _open)
+        addresses.check_in_use(address, used, is_own)
     if _open:  # a nested run
         _open[-1].guests += 1
     return ray
 
 
 def connect_to_ray(
-    address: str | None, dashboard: bool, store_bytes: int, logs: bool = False
+    address: str | None,
+    dashboard: bool,
+    store_bytes: int,
+    logs: bool = False,
+    tries_again: Callable[[str], bool] = lambda reason: False,
+    requires_ray: bool = False,
 ) -> Any:
     """Start Ray here, or join the cluster at `address`; return the module `ray`.
 
@@ -114,6 +132,8 @@ def connect_to_ray(
         dashboard: whether to serve the dashboard on 127.0.0.1, or find the cluster's.
         store_bytes: size of the object store, in bytes, for the data in flight.
         logs: whether to print the output of Ray's workers.
+        tries_again: function that decides about another try; see `start_here`.
+        requires_ray: whether the command needs Ray even with --local.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
         Broken: Ray does not start.
@@ -121,10 +141,13 @@ def connect_to_ray(
     session = RaySession()
     _open.append(session)
     try:
-        if address is not None:
-            ray = _join(session, address, dashboard, logs)
+        if address is None:
+            session.set(addresses.NOT_FOR_OWN_RAY)
+            ray = start_here(
+                session, dashboard, store_bytes, logs, tries_again, requires_ray
+            )
         else:
-            ray = _begin(session, dashboard, store_bytes, logs)
+            ray = _join(session, address, dashboard, logs)
     except BaseException:
         _open.remove(session)
         session.processes.end()
@@ -160,110 +183,17 @@ def leave_ray(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
     _open.pop().leave(ray, farewell)
 
 
-def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -> Any:
-    """Start Ray on this machine."""
-    # At Ray's default niceness of 15, other busy processes would starve the workers.
-    niceness = {"RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0")}
-    session.set(authentication.for_own_ray() | niceness)
-    bytes_ = object_store_size(store_bytes)
-    ray = _import(logs)
-    folder = session.processes.create_folder()
-    try:
-        with session.processes.starting():
-            context = ray.init(
-                address="local",
-                _temp_dir=str(folder),
-                include_dashboard=dashboard,
-                dashboard_host="127.0.0.1",
-                log_to_driver=logs,
-                logging_level=logging.CRITICAL,
-                object_store_memory=bytes_,
-                configure_logging=True,
-                job_config=job_without_folder(ray),
-            )
-    except Exception as error:
-        first = str(error).strip().splitlines()[0].rstrip(".")
-        raise Broken(
-            f"Ray did not start on this machine ({first}): try again when the machine "
-            "is less busy, or use --local."
-        ) from None
-    session.processes.watch()
-    if dashboard:
-        url, token = context.dashboard_url, os.environ["RAY_AUTH_TOKEN"]
-        session.link = authentication.DashboardLink(url, token)
-        session.notes.append(f"Ray's dashboard: {session.link.url}")
-    return ray
-
-
-def _import(logs: bool) -> Any:
-    # In a notebook, Ray and its dependencies warn about missing widgets.
-    logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "IProgress not found")
-        import ray
-
-    _keep_sigterm()
-    authentication.tell_ray()
-    worker: Any = sys.modules.get("ray._private.worker")
-
-    # `log_to_driver=False` doesn't silence the raylet's notices about dead workers.
-    if not logs and hasattr(worker, "_worker_logs_enabled"):
-        worker._worker_logs_enabled = False
-    return ray
-
-
-def _keep_sigterm() -> None:
-    """Let Ray install its signal handlers now, then restore that of SIGTERM.
-
-    Otherwise, `ray.init` installs them and holds the GIL for half a second, in which
-    SIGTERM prints a stack trace before `start_ray` can restore the handler.
-    """
-    extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
-    install = getattr(extension, _INSTALL, None)
-    if install is None:
-        return  # renamed in another release of Ray
-    install.argtypes = ctypes.c_char_p, ctypes.c_bool
-    c = ctypes.CDLL(None)
-    action = ctypes.create_string_buffer(1024)  # larger than a struct sigaction
-    c.sigaction(signal.SIGTERM, None, action)
-    install(None, True)
-    c.sigaction(signal.SIGTERM, action, None)
-
-
-def object_store_size(requested: int) -> int:
-    """Return an object store size that Ray accepts on this machine.
-
-    Raises:
-        UserError: there is not enough shared memory for Ray.
-    """
-    shared = Path("/dev/shm")
-    if not shared.exists():
-        return max(requested, _SMALLEST_STORE)
-    room = int(shutil.disk_usage(shared).free * 0.8)
-    if room < _SMALLEST_STORE:
-        raise UserError(
-            f"/dev/shm has {room / 2**20:.0f} MiB to use and Ray's object store needs "
-            "128: enlarge it (docker run --shm-size=1g), or use --local."
-        )
-    return min(max(requested, _SMALLEST_STORE), room)
-
-
 def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UserError(
-            f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
-        )
-    host = host.removeprefix("[").removesuffix("]")  # IPv6
+    host, port = addresses.split(address)
     encrypted = tls.tls_context()
-    if reason := ray_session.why_silent(host, int(port), encrypted):
+    if reason := ray_session.why_silent(host, port, encrypted):
         raise UserError(
             f"No Ray cluster answers at {address} ({reason}): check the address, "
             "or start one with `ray start --head`."
         )
     retries = {"RAY_NUM_REDIS_GET_RETRIES": "1"}
     session.set(authentication.for_cluster(address) | retries)
-    ray = _import(logs)
+    ray = import_ray(logs)
     failure: Exception | None = None
     joining = {"log_to_driver": logs, "logging_level": logging.CRITICAL}
     with quiet_stderr():
@@ -288,13 +218,8 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     notes = (open_to_all, session.exposed_token, session.exposed_folder)
     session.notes += filter(None, notes)
     limit = ray_session.silence_limit()
-    session.head = ray_session.HeadProbe(host, int(port), limit, encrypted)
+    session.head = ray_session.HeadProbe(host, port, limit, encrypted)
     return ray
-
-
-def has_other_machines(ray: Any) -> bool:
-    """Return whether the cluster has nodes on several machines."""
-    return len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
 
 
 def _refused(address: str, error: Exception) -> UserError:
@@ -304,9 +229,9 @@ def _refused(address: str, error: Exception) -> UserError:
             f"The Ray cluster at {address} requires a token: set RAY_AUTH_TOKEN to the "
             "cluster's own (`ray get-auth-token` prints it there)."
         )
-    first = str(error).strip().splitlines()[0].rstrip(".")
+    reason = " ".join(str(error).split()).rstrip(".")
     return UserError(
-        f"The Ray cluster at {address} can't be joined: {first}; run the command on a "
+        f"The Ray cluster at {address} can't be joined: {reason}; run the command on a "
         f"node of the cluster (`ray start --address {address} --num-cpus 0` makes this "
         "machine one), and check that it runs the same versions of Ray and Python."
     )

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from xagents_ray.cluster.ray import authentication
+from xagents_ray.cluster.ray.closing import CLOSE_SECONDS
 from xagents_ray.cluster.ray.session_folder import create_private_folder
 from xagents_ray.core.signals import Signals
 
@@ -27,7 +28,7 @@ _PROBE_SECONDS = 5.0
 _REPEAT_SECONDS = 1.0
 _REAP_SECONDS = 1.0
 _VITAL = ("gcs_server", "raylet")
-_SIGNALLED_SECONDS = 5.0
+_SIGNALLED_SECONDS = CLOSE_SECONDS + 5.0
 _WITHOUT_RAY_SECONDS = 15.0
 """Limit of Ray's shutdown, which takes half of it if the control service is gone."""
 _WATCH = """\
@@ -242,19 +243,15 @@ class RaySession:
     signals: Signals | None = None  # signals that end the run
     guests: int = 0  # number of active nested runs
 
-    def set(self, environment: Mapping[str, str]) -> None:
-        """Set environment variables until `restore`."""
-        for name, value in environment.items():
+    def set(self, environment: Mapping[str, str | None]) -> None:
+        """Set environment variables, or remove them by None, until `restore`."""
+        for name in environment:
             self.environment.setdefault(name, os.environ.get(name))
-            os.environ[name] = value
+        _set(environment)
 
     def restore(self) -> None:
         """Restore the previous values of the environment variables."""
-        for name, value in self.environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set(self.environment)
         authentication.tell_ray()
 
     @property
@@ -303,6 +300,14 @@ class RaySession:
             left.result()
         else:
             atexit.register(end_now, code)
+
+
+def _set(environment: Mapping[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def end_now(code: int) -> None:

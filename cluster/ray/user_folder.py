@@ -1,5 +1,6 @@
 """Which of a user's own modules the nodes and workers of Ray can import."""
 
+import functools
 import os
 import sys
 import tempfile
@@ -8,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from pathspec import GitIgnoreSpec
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.user_code import enter_folder
 from xagents_ray.settings.run import RunConfig
 
 _SECRETS = GitIgnoreSpec.from_lines(
@@ -71,10 +74,10 @@ def join_with_folder(
             sent = {"working_dir": str(archive)}
             context = ray.init(address, runtime_env=sent, **joining)
     except Exception as error:
-        first = str(error).strip().splitlines()[0].rstrip(".")
+        reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"{folder}, which holds modules of yours, can't be sent to the cluster "
-            f"({first}): keep the script and its modules in a folder of their own, or "
+            f"({reason}): keep the script and its modules in a folder of their own, or "
             "install them on every node."
         ) from None
     note = (
@@ -83,6 +86,23 @@ def join_with_folder(
         "what .gitignore names."
     )
     return context, note
+
+
+def has_other_machines(ray: Any) -> bool:
+    """Return whether the cluster has nodes on several machines."""
+    return len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
+
+
+def export_folder(ray: Any) -> tuple[bytes, ...]:
+    """Return a definition by which workers enter this process's working directory.
+
+    They find relative files then, although Ray was started elsewhere. There is none if
+    a folder was sent, which they are in already, or if other machines may lack it.
+    """
+    is_sent = "working_dir" in ray.get_runtime_context().runtime_env
+    if is_sent or has_other_machines(ray):
+        return ()
+    return (cloudpickle.dumps(functools.partial(enter_folder, os.getcwd())),)
 
 
 def _write_archive(folder: Path, archive: Path) -> int:

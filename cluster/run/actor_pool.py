@@ -4,10 +4,14 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
+from xagents_ray.cluster.run.actor_errors import (
+    check_always_raises,
+    error_line,
+    last_line,
+)
 from xagents_ray.cluster.run.actor_slot import ActorSlot
 from xagents_ray.core.errors import Broken, Stopped, UserError, pluralize
 
@@ -15,7 +19,7 @@ _POLL_SECONDS = 0.2
 _CLAIM_SECONDS = 10.0
 """Interval at which claims of env actors are looked up that were lost with a node."""
 _START_SECONDS = 120.0
-_START_SECONDS_PER_ACTOR = 5.0
+"""Time limit for the next of the starting actors, however many there are."""
 _SESSIONS = 2**16
 """Session numbers are smaller; replacements add multiples of it for new episodes."""
 _USER_ERROR = re.compile(
@@ -52,7 +56,7 @@ class ActorPool:
         self._make_elsewhere, self._lost_claims = make_elsewhere, lost_claims
         self._looked_up = -math.inf
         self._max_restarts, self._session = max_restarts, 0
-        self._start_seconds = _START_SECONDS + _START_SECONDS_PER_ACTOR * len(shares)
+        self._start_seconds = _START_SECONDS
         self._shown: set[str] = set()
         self._newest_trace = ""
         self.slots: list[ActorSlot] = []
@@ -93,14 +97,21 @@ class ActorPool:
 
         Raises:
             UserError: an actor can't be created with the user's settings.
-            Broken: Ray starts no actor, or none is left.
+            Broken: Ray starts no actor, an environment's constructor always raises,
+                or no actor is left.
         """
+        newest, n_started = time.monotonic(), 0
         for slot in self.slots:
             while slot.actor is not None and not slot.is_ready:
                 self.pause([slot.started])
                 if self._calls.ready([slot.started], 0):
                     self._take_started(slot, is_first=True)
-                elif time.monotonic() - slot.alive_at > self._start_seconds:
+                    newest = time.monotonic()
+                elif time.monotonic() - newest > self._start_seconds:
+                    count = len(self._calls.ready(self.starting, 0))
+                    if count > n_started:
+                        newest, n_started = time.monotonic(), count
+                        continue
                     raise Broken(
                         f"Ray started no env actor within {self._start_seconds:.0f} s: "
                         "the cluster lacks free cores, see `ray status`."
@@ -120,10 +131,11 @@ class ActorPool:
             for slot, state in zip(self.slots, states, strict=True)
             if slot.actor is not None
         ]
-        until = time.monotonic() + self._start_seconds  # for all calls together
+        until = time.monotonic() + self._start_seconds  # for the next of all calls
         for slot, call in calls:
             try:
                 dropped += self._calls.get(call, max(0.0, until - time.monotonic()))
+                until = time.monotonic() + self._start_seconds
             except (LateError, self._calls.ray.exceptions.RayError):
                 self.fail(slot, "could not resume from its state")
                 dropped += slot.n_envs
@@ -149,7 +161,7 @@ class ActorPool:
         Raises:
             Broken: the actor was given up, and no other one is left.
         """
-        self._calls.kill(slot.actor)
+        self._calls.retire(slot.actor)
         slot.failures += 1
         self._log.count("env actors")
         self._log.count("rollouts", len(slot.calls))
@@ -183,7 +195,7 @@ class ActorPool:
         except (UserError, self._calls.ray.exceptions.RayError):
             self._calls.kill(returning)  # another one starts if the claim remains
             return True
-        self._calls.kill(slot.actor)
+        self._calls.retire(slot.actor)
         slot.actor, slot.is_away, slot.has_finished = returning, False, False
         slot.alive_at = time.monotonic()
         self._log.warn(f"Env actor {slot.number} is back on the cores of its claim")
@@ -191,7 +203,7 @@ class ActorPool:
 
     def _replace(self, slot: ActorSlot) -> None:
         """Create a new actor, on the slot's claim if that is on a live node."""
-        self._calls.kill(slot.returning)
+        self._calls.retire(slot.returning)
         slot.returning = slot.returned = None
         slot.alive_at = time.monotonic()
         slot.is_ready = slot.is_overdue = slot.has_finished = slot.is_away = False
@@ -245,6 +257,8 @@ class ActorPool:
                 raise
             if is_first and found is not None:
                 raise UserError(trace[found.end() :]) from None
+            if is_first and trace:
+                check_always_raises(self._calls, slot, self.live, trace)
             self.fail(slot, "could not start", trace)
         else:
             if slot.is_overdue:
@@ -271,17 +285,20 @@ class ActorPool:
         """Count an environment's error; show its traceback the first time."""
         self._newest_trace = trace
         slot.errors[error_line(trace)] += 1
-        last = trace.rpartition("\n")[2]
-        if last not in self._shown:
+        if (last := last_line(trace)) not in self._shown:
             self._shown.add(last)
             self._log.warn(trace)
 
     def _give_up(self, slot: ActorSlot, what: str) -> None:
+        self._calls.retire(slot.returning)
+        slot.returning = slot.returned = None
         slot.actor, slot.is_ready = None, False
         if not self._has_prospects:
+            last = last_line(self._newest_trace)
             raise Broken(
-                f"No env actor is left: the last one {what}; fix the environment, or "
-                "raise --max-actor-restarts.",
+                f"No env actor is left: the last one {what}"
+                f"{last and f' ({last})'}; fix the environment, or raise "
+                "--max-actor-restarts.",
                 self._newest_trace,
             )
         self._log.count("environments", slot.n_envs)
@@ -294,13 +311,3 @@ class ActorPool:
     def _has_prospects(self) -> bool:
         """Whether an actor is ready, or may still start in time."""
         return any(not slot.is_overdue for slot in self.live)
-
-
-def error_line(trace: str) -> str:
-    """Return the error at the end of a traceback, and the line that raised it."""
-    frames = list(re.finditer(r'^ *File "(.+)", line (\d+)', trace, re.MULTILINE))
-    if not frames:
-        return trace.rpartition("\n")[2]
-    kind = re.search(r"^[\w.]+", trace[frames[-1].end() :], re.MULTILINE)
-    file, line = frames[-1].groups()
-    return f"{Path(file).name}, line {line} ({kind[0] if kind else 'error'})"

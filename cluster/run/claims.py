@@ -90,7 +90,7 @@ def _learner_claim(
         gpus = _rounded(min(1.0, share * sum(free), max(free)))
     learner = {"GPU": gpus} if gpus >= _STEP else {}
     most = learners_node(nodes, learner).free_cpus
-    amount = _rounded(min(1.0 if cpus >= 2 else cpus / 2, most))
+    amount = _rounded(min(1.0, cpus / 2, most))
     if amount < _STEP and not learner:
         raise NoRoomError("No core is free on a node with TensorFlow")
     return {"CPU": amount, **learner} if amount >= _STEP else learner

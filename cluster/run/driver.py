@@ -74,9 +74,15 @@ class RayDriver:
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes = [*connection.ray_notes(), *parts.notes, *self._learner.notes]
-        self.supervision = RaySupervision(run.algorithm.name, calls.log, self._fleet)
+        self.supervision = RaySupervision(
+            run.algorithm.name, calls.log, self._fleet, self._learner.snapshot
+        )
         self._round: list[FinishedRollout] = []
         self._env_steps = 0
+
+    @property
+    def replay_size(self) -> int | None:
+        return None if self._shards is None else self._shards.fill.size
 
     @property
     def learner_threads(self) -> int:
@@ -123,7 +129,8 @@ class RayDriver:
 
     def drain(self) -> list[dict[str, float]]:
         """Wait for the learning phases in progress."""
-        return [] if self._calls.is_lost else self._learner.finish()
+        is_gone = self._calls.is_lost or self._learner.is_missing
+        return [] if is_gone else self._learner.finish()
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""
@@ -149,11 +156,13 @@ class RayDriver:
 
     def state(self) -> Snapshot:
         """Return the newest available state of the learner and the env actors."""
-        began, snapshot = time.monotonic(), self.snapshot()
-        learner = self._fetch_learner(snapshot.learner)
+        began, snapshot, learner = time.monotonic(), self.snapshot(), None
+        if not self._learner.is_missing:
+            learner = self._fetch_learner(snapshot.learner)
         if learner is None:
-            ending = self._calls.is_ending
-            learner = self._learner.held if ending else self._learner.state()
+            is_final = self._calls.is_ending or self._learner.is_missing
+            last = self._learner.snapshot
+            learner = last.arrays if is_final else self._learner.state()
         return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
 
     def _fetch_learner(self, reference: Any) -> dict[str, Array] | None:
@@ -204,12 +213,13 @@ class RayDriver:
         """Return a snapshot's models as weights files for the given paths."""
         return self._learner.call("encode", snapshot.learner, paths)
 
-    def evaluate(self, env_steps: int) -> bool:
+    def evaluate(self, env_steps: int, longest: int) -> bool:
         """Begin an evaluation in a separate env actor, alongside training."""
-        return self._evaluations.begin(env_steps, self._learner.weights)
+        self._evaluations.begin(env_steps, self._learner.weights, longest)
+        return True
 
     def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for all if `is_last`."""
+        """Return evaluations that ended or failed; wait for the last if `is_last`."""
         return self._evaluations.ended(is_last)
 
     def close(self) -> None:

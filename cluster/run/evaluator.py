@@ -8,13 +8,19 @@ from typing import Any, NamedTuple
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
 from xagents_ray.cluster.run.preflight import weights_bytes
-from xagents_ray.core.errors import Diverged, UserError
+from xagents_ray.core.errors import Diverged, EndlessEpisode, UserError
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 
 _LIMIT_SECONDS = 1_800.0
 """Time limit of an evaluation, or ten times the longest one if that is more."""
 _WAITING_BYTES = 64 * 2**20
 """Size of the queued weights and states for which the object store has room."""
+
+
+class _Waiting(NamedTuple):
+    step: int
+    weights: Any  # a Ray reference
+    longest: int  # env steps of the longest episode in training
 
 
 class _Evaluation(NamedTuple):
@@ -44,32 +50,43 @@ class Evaluations:
         self._most_waiting = max(2, _WAITING_BYTES // sum(weights_bytes(run)))
         self._longest = 0.0
         self._current: _Evaluation | None = None
-        self._waiting: deque[tuple[int, Any]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._ended: list[Evaluated | FailedEvaluation] = []
 
-    def begin(self, env_steps: int, weights: Any) -> bool:
-        """Begin an evaluation or queue it; return False if too many are queued."""
+    def begin(self, env_steps: int, weights: Any, longest: int) -> None:
+        """Begin an evaluation or queue it, in place of the oldest if too many wait.
+
+        `longest` is the env steps of the longest episode in training so far.
+        """
         self._advance()
-        if len(self._waiting) < self._most_waiting:
-            self._waiting.append((env_steps, weights))
-            self._begin_next()
-            return True
-        if not self._log.counts["evaluations skipped"]:
-            self._log.warn(
-                f"The evaluation at {env_steps} steps is skipped, and others may be: "
-                f"{self._most_waiting} are waiting; raise --eval-every or lower "
-                "--eval-episodes"
-            )
-        self._log.count("evaluations skipped")
-        return False
+        self._waiting.append(_Waiting(env_steps, weights, longest))
+        self._begin_next()
+        self._keep_newest(self._most_waiting)
 
     def ended(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for all if `is_last`."""
+        """Return evaluations that ended or failed.
+
+        With `is_last`, wait for the one in progress and for the newest one.
+        """
         self._advance()
+        if is_last:
+            self._keep_newest(1)
         while is_last and self._current is not None:
             self._finish(self._current, self._current.until - time.monotonic())
         ended, self._ended = self._ended, []
         return ended
+
+    def _keep_newest(self, count: int) -> None:
+        """Drop the oldest waiting evaluations."""
+        while len(self._waiting) > count:
+            step = self._waiting.popleft().step
+            if not self._log.counts["evaluations skipped"]:
+                self._log.warn(
+                    f"The evaluation at {step} steps is skipped for a newer one, and "
+                    "others may be: raise --eval-every or lower --eval-episodes"
+                )
+            self._log.count("evaluations skipped")
+            self._ended.append(FailedEvaluation(step))
 
     def _advance(self) -> None:
         """Finish the current evaluation if it has ended or is late; begin the next."""
@@ -82,12 +99,13 @@ class Evaluations:
     def _begin_next(self) -> None:
         if self._current is not None or not self._waiting:
             return
-        count = self._run.config.run.eval_episodes
+        config = self._run.config.run
+        count, limit = config.eval_episodes, config.eval_max_steps
         if self.actor is None:
             self.actor = self._make(min(count, self._run.config.env.n_envs))
-        step, weights = self._waiting.popleft()
+        step, weights, longest = self._waiting.popleft()
         seed, began = self._run.evaluation_seed, time.monotonic()
-        episodes = self.actor.evaluate.remote(weights, count, seed)
+        episodes = self.actor.evaluate.remote(weights, count, seed, limit, longest)
         until = began + max(_LIMIT_SECONDS, 10 * self._longest)
         self._current = _Evaluation(step, episodes, began, until)
 
@@ -97,6 +115,8 @@ class Evaluations:
             episodes = self._calls.get(evaluation.episodes, limit)
         except LateError:
             self._fail(evaluation.step, "it takes too long")
+        except EndlessEpisode as error:
+            self._report(evaluation.step, str(error))
         except (Diverged, UserError) as error:
             self._fail(evaluation.step, str(error))
         except self._calls.ray.exceptions.RayError as error:
@@ -110,8 +130,12 @@ class Evaluations:
 
     def _fail(self, step: int, why: str) -> None:
         """Report a failed evaluation; the next one uses a new evaluator."""
+        self._report(step, why)
+        self._calls.retire(self.actor)
+        self.actor = None
+
+    def _report(self, step: int, why: str) -> None:
+        """Report a failed evaluation; training continues."""
         self._ended.append(FailedEvaluation(step))
         self._log.count("evaluations")
         self._log.warn(f"The evaluation at {step} steps failed: {why.rstrip('.')}")
-        self._calls.kill(self.actor)
-        self.actor = None

@@ -20,10 +20,16 @@ def assigned_resources(ray: Any) -> Bundle:
         return {}
 
 
-def describe_holders(ray: Any, nodes: Sequence[ClusterNode], kind: str) -> str:
-    """Return who holds the part of a resource that isn't free, in a clause."""
+def describe_holders(
+    ray: Any, nodes: Sequence[ClusterNode], kind: str, in_group: bool = False
+) -> str:
+    """Return who holds the part of a resource that isn't free, in a clause.
+
+    `in_group` says that the nodes are the bundles of this process's placement group.
+    """
     held = sum(node.has.get(kind, 0.0) - node.free.get(kind, 0.0) for node in nodes)
-    named = sorted(_groups(ray, kind), key=lambda group: -group[1])
+    groups = () if in_group else _groups(ray, kind)
+    named = sorted(groups, key=lambda group: -group[1])
     parts = [f"{name} holds {amount:g}" for name, amount in named[:_SHOWN]]
     if more := named[_SHOWN:]:
         amount = sum(amount for _, amount in more)
@@ -34,7 +40,8 @@ def describe_holders(ray: Any, nodes: Sequence[ClusterNode], kind: str) -> str:
         parts.append(f"the Ray task or actor that began this run holds {own:g}")
         rest -= own
     if rest > _LEAST:
-        parts.append(f"tasks and actors{_classes(ray)} hold {rest:g}")
+        which = " in this process's placement group" if in_group else _classes(ray)
+        parts.append(f"tasks and actors{which} hold {rest:g}")
     return ", ".join(parts)
 
 
@@ -47,7 +54,10 @@ def _groups(ray: Any, kind: str) -> Iterator[tuple[str, float]]:
 
 
 def _classes(ray: Any) -> str:
-    """Return the classes of the actors that are alive; Ray tells no task's claim."""
+    """Return the classes of the actors that are alive; Ray tells no task's claim.
+
+    The public `ray.util.state.list_actors` asks the dashboard, which may be off.
+    """
     rows = ray._private.state.actors(actor_state_name="ALIVE").values()
     names = sorted({row["ActorClassName"].rpartition(".")[2] for row in rows})
     if not names:

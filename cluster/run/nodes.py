@@ -75,7 +75,8 @@ def nodes_of_group(ray: Any, group: Any) -> list[ClusterNode]:
 def free_by_node(ray: Any) -> dict[str, Bundle]:
     """Return the free resources of each node, by node id.
 
-    Ray has no public function for it.
+    Ray has no public function for it: `ray.available_resources` adds all nodes up, and
+    `ray.util.state.list_nodes` has no free resources.
     """
     free: dict[str, Bundle] = ray._private.state.available_resources_per_node()
     return free

@@ -26,7 +26,8 @@ class PhaseData:
         The result is empty if all of the newest round is lost.
         """
         if self.drawn is not None:
-            kept = [each for each in self.fresh if not self.calls.failed(each)]
+            lost = self.calls.lost(self.fresh)
+            kept = [each for each in self.fresh if each not in lost]
             if self.shards is not None:
                 self.shards.insert([])  # replaces dead shards
             if self.fresh and not kept:

@@ -1,6 +1,7 @@
 """The Ray actors of a run, created where its resources are reserved."""
 
 import functools
+import os
 from collections.abc import Collection
 from typing import Any
 
@@ -11,6 +12,8 @@ from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.actors.halves import HalvedEnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.user_folder import export_folder
+from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.nodes import live_nodes
 from xagents_ray.cluster.run.reservation import reserve
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
@@ -43,34 +46,47 @@ class RunParts:
         definitions: tuple[bytes, ...],
         has_claim: bool = False,
     ) -> None:
-        self._ray, self._run, self._definitions = calls.ray, run, definitions
+        self._ray, self._run = calls.ray, run
+        self._variables = worker_variables(run.config.placement, os.environ)
+        self._folder = export_folder(calls.ray)
+        self._definitions = (*self._folder, *definitions)
+        self._closing = calls.closing
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         self._reserved = reserve(calls, run, has_claim)
+        try:
+            self._share_out()
+        except BaseException:
+            self._reserved.release()  # a Ray of the user may continue
+            raise
+
+    def _share_out(self) -> None:
+        """Divide what is reserved among the run's actors."""
         learner, *actors = self._reserved.claims
         cores, self.notes = self._reserved.cores, self._reserved.notes
-        self.shares = EnvShares.of(run.config.env.n_envs, len(actors), cores)
+        self.shares = EnvShares.of(self._run.config.env.n_envs, len(actors), cores)
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
-        self._serves = run.serves(self._learner_gpus > 0, shares_process=False)
+        self._serves = self._run.serves(self._learner_gpus > 0, shares_process=False)
         self._actor_cpus = actors[0]["CPU"]
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))
-        self._blind = _with_gpus("-1") if has_gpus else {}
+        self._blind = self._environment("-1" if has_gpus else None)
         self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
 
     def learner(self) -> Any:
         options = self._within(0, num_gpus=self._learner_gpus)
-        if self._reserved.visible_gpus is not None:
-            options |= _with_gpus(self._reserved.visible_gpus)
-        elif self._learner_gpus == 0:
+        visible = self._reserved.visible_gpus
+        if visible is None and self._learner_gpus == 0:
             options |= self._blind
+        else:
+            options |= self._environment(visible)
         service = remote_class(self._ray, LearnerService, answers_always=True)
         slots = list[tuple[int, int]]()
         if self._serves:
             pairs = zip(self.shares.bounds, self.shares.envs, strict=False)
             slots = [slot for pair in pairs for slot in slots_of(*pair)]
-        parts = export_parts(self._run)
-        made = service.options(**options).remote(self._run, parts, slots)
+        definitions = (*self._folder, *export_parts(self._run))
+        made = service.options(**options).remote(self._run, definitions, slots)
         return self._keep("learner", 0, made)
 
     def shard(self, number: int) -> Any:
@@ -118,7 +134,11 @@ class RunParts:
         return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
-        """End the actors, and release resources that were claimed here."""
+        """Close the environments, end the actors, and release what was claimed here."""
+        for (part, _), actor in self._made.items():
+            if part != "learner":
+                self._closing.begin(actor)
+        self._closing.finish()
         for actor in self._made.values():
             self._ray.kill(actor)
         self._reserved.release()
@@ -126,6 +146,12 @@ class RunParts:
     def _keep(self, part: str, number: int, actor: Any) -> Any:
         self._made[part, number] = actor
         return actor
+
+    def _environment(self, visible: str | None) -> dict[str, Any]:
+        """Return an actor's options with its environment, and the GPUs it may see."""
+        shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        variables = {**self._variables, **shown}
+        return {"runtime_env": {"env_vars": variables}} if variables else {}
 
     def _within(self, part: int, **claims: float) -> dict[str, Any]:
         strategy = self._reserved.strategy(part)
@@ -145,8 +171,3 @@ def remote_class(ray: Any, kind: type, answers_always: bool = False) -> Any:
     if answers_always:
         return ray.remote(concurrency_groups={"control": 1})(kind)
     return ray.remote(kind)
-
-
-def _with_gpus(visible: str) -> dict[str, Any]:
-    """Return an actor's options that make only some GPUs visible to it."""
-    return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": visible}}}

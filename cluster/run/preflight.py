@@ -1,6 +1,5 @@
 """Object store requirements of a run, and the resources of a cluster."""
 
-import math
 import os
 import platform
 from dataclasses import dataclass
@@ -8,15 +7,16 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.ray.own_ray import object_store_size
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4
 """Each weight, its copy in the target network, and Adam's two moments."""
-_SNAPSHOTS = 6
-"""Learner states in the object store: the newest for recovery, its successor, the best,
-the one being written, and the arguments of `restore` and `encode`."""
+_SNAPSHOTS = 7
+"""Learner states in the object store: the newest for recovery here, a newer copy, its
+successor, the best, the one being written, and arguments of `restore` and `encode`."""
 _VERSIONS = 5
 """Weights in the store without lag: acting, learned, published, two evaluations'."""
 
@@ -77,9 +77,7 @@ def object_store_bytes(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int,
         UserError: there is not enough shared memory for Ray.
     """
     needed = store_bytes(run)
-    return needed, connection.object_store_size(
-        needed
-    ) if cluster is None else cluster.store
+    return needed, object_store_size(needed) if cluster is None else cluster.store
 
 
 def weights_bytes(run: RunSpec) -> tuple[int, int]:
@@ -91,17 +89,7 @@ def weights_bytes(run: RunSpec) -> tuple[int, int]:
 def rollout_bytes(run: RunSpec) -> int:
     """Return the size of a round's trajectories, in bytes."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
-    return rows * _observation_bytes(run)
-
-
-def _observation_bytes(run: RunSpec) -> int:
-    """Return the size of one environment's data per step, in bytes."""
-    spec = run.spec
-    arrays = [(spec.observation_dtype, spec.observation_shape)]
-    if spec.has_several_arrays:
-        arrays = [*spec.arrays.values()]
-    sizes = [(1 if x == "uint8" else 4) * math.prod(shape) for x, shape in arrays]
-    return sum(sizes) + 64
+    return rows * run.step_bytes
 
 
 def store_bytes(run: RunSpec) -> int:
@@ -117,9 +105,7 @@ def store_bytes(run: RunSpec) -> int:
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
     if replay is not None:
-        sampled = replay.sampled_rows(n_envs, run.spec.stack) * run.sequence_length
-        sampled *= 2 if ahead else 1
-        bytes_ += 3 * sampled * _observation_bytes(run)
+        bytes_ += 3 * run.sampled_bytes * (2 if ahead else 1)
         if run.config.run.checkpoint_replay:
             bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES
     return bytes_

@@ -237,7 +237,8 @@ class ReplayShards:
                     is_first_try = False
                     self._backoff.wait()
                 if is_full or self._calls.is_argument(error):
-                    kept = [t for t in trajectories if not self._calls.failed(t)]
+                    lost = self._calls.lost(trajectories)
+                    kept = [each for each in trajectories if each not in lost]
                     if number == 0:  # count once: all shards get the same trajectories
                         self._log.count("trajectories", len(trajectories) - len(kept))
                     trajectories = kept

@@ -106,11 +106,15 @@ def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
         own = assigned_resources(ray)
         if error.kind == "CPU" and own.get("CPU", 0.0) > 0:
             return _on_own_cores(ray, run, own)
-        raise _with_holders(ray, error) from None
+        raise with_holders(ray, error, group) from None
 
 
-def _settled(calls: RayCalls, find: Callable[[], list[ClusterNode]]) -> Nodes:
-    """Return nodes, looked up twice if something isn't free at first."""
+def settled(calls: RayCalls, find: Callable[[], list[ClusterNode]]) -> Nodes:
+    """Return nodes, looked up twice if something isn't free at first.
+
+    Raises:
+        Stopped: a shutdown was requested.
+    """
     nodes = find()
     if max(_held(nodes, "CPU"), _held(nodes, "GPU")) < _CONSIDERABLE:
         return nodes
@@ -128,7 +132,7 @@ def _held(nodes: Nodes, kind: str) -> float:
 def _within(calls: RayCalls, group: Any, run: RunSpec) -> Reservation:
     """Return a reservation of the free bundles of the current placement group."""
     ray = calls.ray
-    nodes = _settled(calls, lambda: nodes_of_group(ray, group))
+    nodes = settled(calls, lambda: nodes_of_group(ray, group))
     claims = run_claims(nodes, run.config, spared=run.spared_cores)
     check_claims(nodes, claims)
     learner, *actors = claims
@@ -175,7 +179,7 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
     """Return a reservation by a placement group of the run's own."""
     ray, began, seconds = calls.ray, time.monotonic(), _FIRST_TRY_SECONDS
     while True:
-        nodes = _settled(calls, lambda: nodes_of(ray))
+        nodes = settled(calls, lambda: nodes_of(ray))
         bundles = run_claims(nodes, run.config, spared=run.spared_cores)
         check_claims(nodes, bundles)
         notes = _notes(ray, nodes, run, bundles[0])  # before it is a holder itself
@@ -242,9 +246,16 @@ def _notes(ray: Any, nodes: Nodes, run: RunSpec, learner: Bundle) -> tuple[str, 
     return tuple(notes)
 
 
-def _with_holders(ray: Any, error: NoRoomError) -> UserError:
-    """Return an error that also says who holds what is missing."""
-    holders = describe_holders(ray, nodes_of(ray), error.kind)
+def with_holders(ray: Any, error: NoRoomError, group: Any = None) -> UserError:
+    """Return an error that also says who holds what is missing.
+
+    `group` is the placement group that lacks it; None if the cluster does.
+    """
+    nodes = nodes_of(ray) if group is None else nodes_of_group(ray, group)
+    holders = describe_holders(ray, nodes, error.kind, in_group=group is not None)
     if not holders:
         return error
-    return UserError(f"{error.what}, as {holders}: {error.remedy}.")
+    remedy = error.remedy
+    if group is not None:
+        remedy = f"{remedy.removesuffix(', or add nodes')}, or enlarge the group"
+    return UserError(f"{error.what}, as {holders}: {remedy}.")

@@ -26,7 +26,8 @@ class RolloutScheduler:
         calls: Ray calls that wait for the actors.
         config: settings of the run.
         actors: the env actors.
-        weights: function that returns a reference to available weights.
+        weights: function that returns a reference to available weights; it gets a
+            reference to weights that were lost.
         acting_weights: function that does so after the learner's process failed to act
             for an env actor.
     """
@@ -36,7 +37,7 @@ class RolloutScheduler:
         calls: RayCalls,
         config: Config,
         actors: ActorPool,
-        weights: Callable[[], Any],
+        weights: Callable[..., Any],
         acting_weights: Callable[[], Any],
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
@@ -160,7 +161,7 @@ class RolloutScheduler:
         except errors.RayTaskError as error:
             if self._calls.is_argument(error):  # its weights were lost with the learner
                 slot.calls.popleft()
-                self._request(slot, self._weights(), call.env_steps)
+                self._request(slot, self._weights(call.weights), call.env_steps)
             elif self._calls.is_full(error):
                 slot.calls.popleft()
                 self._deferred.append((slot, call.env_steps))
@@ -182,9 +183,10 @@ class RolloutScheduler:
                 slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
             self._oldest_version = min(self._oldest_version, report.weights_version)
-            # Includes transfers: an actor behind a slow network doesn't hang.
-            observed = time.monotonic() - call.began if call.began else 0.0
-            self._seconds.append(max(report.seconds, observed))
+            seconds = report.seconds
+            if call.began is not None:  # an actor behind a slow network doesn't hang
+                seconds = max(seconds, time.monotonic() - call.began)
+            self._seconds.append(seconds)
             self._longest = max(self._longest, self._seconds[-1])
 
     def _request_deferred(self) -> None:
@@ -228,7 +230,7 @@ class RolloutScheduler:
 
     def _warn_of_stale(self) -> None:
         """Warn of an actor whose weights version doesn't advance with the others."""
-        newest = max((slot.version for slot in self._actors.live), default=0)
+        newest = max(self.versions)
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._actors.ready:
             idle = time.monotonic() - slot.alive_at > _STALE_SECONDS

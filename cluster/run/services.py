@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xagents_ray.actors.envs.goals import goal_rewards
+from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
@@ -45,6 +45,7 @@ class ReplayService:
         self._run, self._shard, self._definitions = run, shard, definitions
         self._work = threading.Lock()
         self._fault: UserError | None = None
+        self._rewards: GoalRewards | None = None
 
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
@@ -55,7 +56,7 @@ class ReplayService:
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
         install_definitions(self._definitions)
-        rewards = goal_rewards(run.config, run.spec, self._shard)
+        self._rewards = rewards = goal_rewards(run.config, run.spec, self._shard)
         self._replay = replay_for(
             kind,
             run.spec,
@@ -68,6 +69,11 @@ class ReplayService:
             run.stored_state_units,
         )
         return self._replay.nbytes
+
+    def close(self) -> None:
+        """Close the environments that compute rewards of other goals."""
+        if self._rewards is not None:
+            self._rewards.close()
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
         """Insert the data of the shard's environments; return the fill and seconds.

@@ -40,6 +40,7 @@ class SupervisedLearner:
         version: version of the newest weights; each requested phase gets the next one.
         threads: number of cores that the learner uses; 0 before it is ready.
         notes: notes for the user on the initial weights.
+        snapshot: the newest state of the learner in this process.
     """
 
     def __init__(
@@ -48,35 +49,33 @@ class SupervisedLearner:
         self._calls, self._log = calls, calls.log
         self._make, self._patience = make, patience
         self._start = LearnerStart(calls, timeout)
-        self.threads = 0
+        self.threads = self._requested = self._failures = 0
         self.notes: list[str] = []
         self._phases: deque[RequestedPhase] = deque()
-        self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
         self._priority_updates: list[Any] = []
         self._backoff = StoreBackoff(calls)
         self._longest, self._is_abandoned = 0.0, False
-        self._snapshot = LastSnapshot(calls)
+        self.snapshot = LastSnapshot(calls)
         self.actor = make()
         self._started = self.actor.start.remote()
         self.version = 1
         self.weights = self._available = self.actor.weights.remote(self.version)
 
     @property
-    def held(self) -> dict[str, Array]:
-        """The newest state of the learner in this process."""
-        return self._snapshot.arrays
+    def is_missing(self) -> bool:
+        """Whether a lost learner has not been replaced."""
+        return self._start.is_pending
 
     def wait_until_ready(self) -> None:
         """Wait until the learner has its initial weights."""
         try:
             self.threads, self.notes = self._get(self._started, limit=START_SECONDS)
-            self._snapshot.keep(self._get(self.actor.state.remote()), 0)
+            self.snapshot.keep(self._get(self.actor.state.remote()), 0)
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
-                raise Broken(
-                    f"The learner failed:\n{remote_traceback(error)}"
-                ) from None
+                trace = remote_traceback(error)
+                raise Broken(f"The learner failed:\n{trace}") from None
             raise Broken(
                 "Ray could not start the learner: the cluster lacks free cores or "
                 "memory, see `ray status`."
@@ -84,14 +83,14 @@ class SupervisedLearner:
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Resume a new learner from a state."""
-        self._snapshot.keep(arrays, 0)
-        self._snapshot.restart()
-        self._get(self.actor.restore.remote(self.held))
+        self.snapshot.keep(arrays, 0)
+        self.snapshot.restart()
+        self._get(self.actor.restore.remote(self.snapshot.arrays))
         self._publish_restored()
 
     def learn(self, phase: RequestedPhase) -> None:
         """Request a phase; the weights after it get the next version."""
-        self._snapshot.refresh(self.actor, self._requested)
+        self.snapshot.refresh(self.actor, self._requested)
         self._draw(phase)
         self._phases.append(phase)
         self._request(phase)
@@ -125,16 +124,16 @@ class SupervisedLearner:
         """Return the learner's state, or the last snapshot if the learner is broken."""
         try:
             self._wait_for_phases()  # else recovery would repeat them
-            self._snapshot.keep(self.call("state"), self._requested)
+            self.snapshot.keep(self.call("state"), self._requested)
         except Broken as error:
             self._log.warn(str(error))
-        return self.held
+        return self.snapshot.arrays
 
-    def available_weights(self) -> Any:
-        """Return a reference to weights that are ready; publish lost ones again."""
-        if self._calls.failed(self._available):
+    def available_weights(self, lost: Any = None) -> Any:
+        """Return available weights; publish those again that a call lacked, `lost`."""
+        if lost == self._available:
             self.call("ping")  # replaces a dead learner
-            if self._calls.failed(self._available):
+            if lost == self._available:
                 self._publish()
         return self._available
 
@@ -181,7 +180,7 @@ class SupervisedLearner:
         if phase.takes_errors:
             self._priority_updates.append(phase.priorities)
         self._longest = max(self._longest, metrics["seconds"])
-        self._snapshot.add(phase.number, int(metrics["updates"]))
+        self.snapshot.add(phase.number, int(metrics["updates"]))
         return metrics
 
     def _get(
@@ -267,16 +266,17 @@ class SupervisedLearner:
             return  # a nested wait has already recovered it
         if self._is_abandoned:
             raise Stopped
-        self._snapshot.collect()
+        self.snapshot.collect()
         self._report_loss()
         self._calls.kill(failed)
-        self._snapshot.restart()
+        self.snapshot.restart()
         if self._calls.is_ending:
             self._abandon()
         made = self.actor = self._make()
         try:
             # Both at once, so that no call sees the initial weights.
-            started, restored = made.start.remote(), made.restore.remote(self.held)
+            started = made.start.remote()
+            restored = made.restore.remote(self.snapshot.arrays)
             self._start.begin(made)
             self.threads, _ = self._get(started)
             self._get(restored)
@@ -295,7 +295,7 @@ class SupervisedLearner:
 
     def _report_loss(self) -> None:
         """Count the death of the learner; raise Broken after too many."""
-        is_ending, lost = self._calls.is_ending, self._snapshot.newer_updates
+        is_ending, lost = self._calls.is_ending, self.snapshot.newer_updates
         if not is_ending:
             self._count_failure("Its process died")
         self._log.count("learners")
@@ -311,7 +311,7 @@ class SupervisedLearner:
 
     def _publish_restored(self) -> None:
         """Publish a restored learner's weights under the highest version so far."""
-        self.version = max(self.version, int(self.held.get(VERSION, 0)))
+        self.version = max(self.version, int(self.snapshot.arrays.get(VERSION, 0)))
         self._publish()
 
     def _publish(self) -> None:

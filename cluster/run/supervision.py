@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import FailureLog
+from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 
 _PUBLISH_SECONDS = 2.0
@@ -20,10 +21,17 @@ class RaySupervision:
         agent: name of the run's agent; a label of every gauge.
         log: the log of failures.
         fleet: the scheduler whose actors' weights versions are published.
+        snapshot: the learner's last snapshot, whose age is in the summary.
     """
 
-    def __init__(self, agent: str, log: FailureLog, fleet: RolloutScheduler) -> None:
-        self._agent, self._fleet = agent, fleet
+    def __init__(
+        self,
+        agent: str,
+        log: FailureLog,
+        fleet: RolloutScheduler,
+        snapshot: LastSnapshot,
+    ) -> None:
+        self._agent, self._fleet, self._snapshot = agent, fleet, snapshot
         self.failures, self.take_warnings = log.counts, log.take_warnings
         self._log = log
         self._gauge = importlib.import_module("ray.util.metrics").Gauge
@@ -32,6 +40,10 @@ class RaySupervision:
 
     def when_waiting(self, show: Callable[[], None]) -> None:
         self._log.show = show
+
+    def summary(self) -> dict[str, float]:
+        """Return the values for `summary.json`."""
+        return {"snapshot_age": round(self._snapshot.age, 3)}
 
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Set all gauges, including each env actor's weights version.

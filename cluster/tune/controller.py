@@ -1,5 +1,6 @@
 """A sweep on Ray Tune: Optuna chooses the trials, Tune's processes train."""
 
+import contextlib
 import operator
 import tempfile
 from collections.abc import Callable
@@ -12,14 +13,18 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from xagents_ray.actors.envs.registry import export_definitions
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.user_folder import export_folder
 from xagents_ray.cluster.run.claims import (
     Labels,
+    NoRoomError,
     check_claims,
     label_selectors,
     run_claims,
     single_claim,
 )
 from xagents_ray.cluster.run.nodes import Bundle, nodes_of
+from xagents_ray.cluster.run.reservation import settled, with_holders
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -47,10 +52,11 @@ class SweepController(tune.Callback, tune.Stopper):
     ) -> None:
         self._ray, self._plan, self._study = ray, plan, study
         self._display, self._signals = display, signals
-        self._definitions = definitions  # of what the networks are made of
+        # Of what the networks are made of, and of the working directory.
+        self._definitions = (*export_folder(ray), *definitions)
         self._running: dict[str, Trial] = {}
         self._failure: BaseException | None = None
-        self._free: dict[str, Bundle] = {}  # by node, before the first trial
+        self._free: dict[str, Bundle] = {}  # by node, without trials of this sweep
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         # Tune saves this object to a file that is never read; the study is the state.
@@ -135,12 +141,34 @@ class SweepController(tune.Callback, tune.Stopper):
         on the learner's node.
 
         Raises:
-            UserError: the cluster lacks the resources.
+            UserError: the cluster lacks the resources, or others hold them.
+            Stopped: a shutdown was requested.
         """
-        nodes = nodes_of(self._ray)
-        # Later, trials of this sweep hold a part of it.
-        self._free = self._free or {node.id: node.free for node in nodes}
-        nodes = [n._replace(free=self._free.get(n.id, n.has)) for n in nodes]
+        if self._free:
+            with contextlib.suppress(NoRoomError):
+                return self._claims(config)
+        self._look_up()  # others may have released something
+        try:
+            return self._claims(config)
+        except NoRoomError as error:
+            raise with_holders(self._ray, error) from None
+
+    def _look_up(self) -> None:
+        """Record what is free, with what was free before trials of this sweep."""
+        calls = RayCalls(self._ray, self._signals)
+        for node in settled(calls, lambda: nodes_of(self._ray)):
+            before = self._free.get(node.id, {})
+            kinds = {**before, **node.free}
+            self._free[node.id] = {
+                kind: max(before.get(kind, 0.0), node.free.get(kind, 0.0))
+                for kind in kinds
+            }
+
+    def _claims(self, config: Config) -> tuple[list[Bundle], Labels]:
+        nodes = [
+            node._replace(free=self._free.get(node.id, node.has))
+            for node in nodes_of(self._ray)
+        ]
         share, is_local = 1 / self._plan.config.n_jobs, config.placement.local
         if is_local:
             claims = [single_claim(nodes, config, share)]

@@ -48,12 +48,13 @@ def run_trials(
     signals.on_first = None  # polled instead, because Ray must not be interrupted
     # Files of networks don't vary.
     definitions = export_parts(runs[0], runs[0].config.algorithm.objects)
-    is_local = runs[0].config.placement.local
-    bytes_ = 0 if is_local else max(store_bytes(run) for run in runs)
+    bytes_ = max(0 if run.config.placement.local else store_bytes(run) for run in runs)
     os.environ.update(_ENVIRONMENT)
     logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
     try:
-        ray = connection.start_ray(plan.ray, bytes_, signals, display.note, logs)
+        ray = connection.start_ray(
+            plan.ray, bytes_, signals, display.note, logs, requires_ray=True
+        )
     except Stopped:
         return
     try:
@@ -65,5 +66,7 @@ def run_trials(
         for run in runs:
             sweep.claims(run.config)
         sweep.run()
+    except Stopped:
+        pass  # while it was looked up what is free
     finally:
         connection.leave_ray(ray)

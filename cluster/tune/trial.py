@@ -27,8 +27,9 @@ from xagents_ray.tuning.trial_training import end_of_trial, train_trial
 _REPORT_SECONDS = 1.0
 """After this time without a report, the last one is repeated. Tune can end a trial only
 between reports, and there are none for seconds while the first update is traced."""
-_PRUNED_SECONDS, _INTERRUPTED_SECONDS = 10.0, 2.0
-"""Time limits for a clean shutdown; an interrupted training is never resumed."""
+_PRUNED_SECONDS, _INTERRUPTED_SECONDS = 10.0, 5.0
+"""Time limits for a clean shutdown; an interrupted training is never resumed, and only
+closes its environments."""
 
 
 class TrainingThread:

@@ -7,14 +7,20 @@ import masked_envs
 import numpy as np
 import pytest
 from acting import run_of, setup_of, weights_of
-from masked_envs import KEYS, LENGTH
+from masked_envs import KEYS, LENGTH, Locks
 
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.actors.envs.action_masks import sample_action
+from xagents_ray.actors.envs.action_masks import (
+    MaskReader,
+    VectorMasks,
+    report_masks,
+    sample_action,
+)
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.actors.policies.base import random_actions
 from xagents_ray.core.errors import EnvironmentFault, UserError
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
 AGENTS = ["a2c", "acer", "dqn", "ppo"]
@@ -131,9 +137,56 @@ def test_a_note_tells_of_masks_unless_they_are_ignored() -> None:
     assert spec.observation_shape == (2 * KEYS,)  # the mask is an input like others
 
 
+class Pictures(Locks):
+    """Shows frames that are preprocessed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Box(0, 255, (90, 90, 3), np.uint8)
+
+    def _shown(self) -> Any:
+        return np.zeros((90, 90, 3), np.uint8), super()._shown()[1]
+
+
+def test_masks_of_preprocessed_frames_are_read() -> None:
+    pictures = {"env": f"{__name__}:Pictures", "preprocess": True}
+    spec = run_of("dqn", 1, **pictures).spec
+    assert spec.has_action_masks and spec.is_image
+    assert not run_of("dqn", 1, **pictures, action_masks=False).spec.has_action_masks
+
+
 def test_taxi_has_masks() -> None:
     assert run_of("dqn", 1, env="Taxi-v4").spec.has_action_masks
     assert not run_of("dqn", 1, env="CartPole-v1").spec.has_action_masks
+
+
+def test_a_function_of_observations_is_given_the_mask_too() -> None:
+    """As before masks were read, when it had to remove them."""
+    settings = env("key", state_to_input=lambda seen: seen["observation"])
+    envs = make_envs(EnvConfig(**settings), 2, 1)
+    assert envs.reset(0).shape == (2, KEYS)
+    assert envs.action_masks is not None
+    assert envs.action_masks.sum(-1).tolist() == [2, 2]
+    envs.close()
+
+
+class OfState(Locks):
+    """Its method takes a state, as some do that other code calls."""
+
+    def action_masks(self, state: Any) -> Any:
+        return self.mask()
+
+
+def vector_of_state(num_envs: int) -> Any:
+    return gym.vector.SyncVectorEnv([OfState] * num_envs)
+
+
+@pytest.mark.parametrize("made", [OfState, vector_of_state])
+def test_a_method_that_takes_arguments_is_refused(made: Any) -> None:
+    said = r"action_masks\(\): .* missing .*'state' \(.*line \d+\); .*--no-action-masks"
+    with pytest.raises(EnvironmentFault, match=said):
+        make_envs(EnvConfig(env=made), 1, 1)
+    make_envs(EnvConfig(env=made, action_masks=False), 1, 1).close()
 
 
 @pytest.mark.parametrize("agent", ["ppo", "sac"])
@@ -154,3 +207,91 @@ def test_random_actions_are_equally_likely_among_those_allowed() -> None:
     space = gym.spaces.MultiDiscrete([2, 3])
     mask = np.array([0, 1, 0, 0, 1], np.bool_)
     assert {tuple(sample_action(space, mask)) for _ in range(9)} == {(1, 2)}
+    table = gym.spaces.MultiDiscrete([[2, 3], [2, 2]], start=[[0, 4], [0, 0]])
+    found = sample_action(table, [0, 1, 0, 0, 1, 1, 0, 0, 1])
+    assert found.tolist() == [[1, 6], [0, 1]] and found in table
+    assert sample_action(gym.spaces.MultiBinary(2), [1, 0, 0, 1]).tolist() == [0, 1]
+
+
+_PARTS = np.array([0, 1, 1]), [1, 0]
+
+
+@pytest.mark.parametrize("masks", [_PARTS, [*_PARTS], [_PARTS], [0, 1, 1, 1, 0]])
+def test_masks_of_parts_that_differ_in_size(masks: Any) -> None:
+    found = _reader(3, 2).given(masks, np.zeros(1, np.bool_))
+    assert found.tolist() == [[False, True, True, True, False]]
+
+
+@pytest.mark.parametrize("masks", [([1, 1], [1, 1, 1]), None, 3, "ab", [[1, 1]]])
+def test_other_masks_of_parts_are_faults(masks: Any) -> None:
+    with pytest.raises(UserError, match="give"):
+        _reader(3, 2).given(masks, np.zeros(1, np.bool_))
+
+
+def test_masks_of_parts_in_batches() -> None:
+    """As a vector environment with a Tuple of masks has them."""
+    shown = gym.spaces.Box(0, 1, (2,))
+    bits = gym.spaces.MultiBinary(3), gym.spaces.MultiBinary(2)
+    space = gym.spaces.Dict(observation=shown, action_mask=gym.spaces.Tuple(bits))
+    envs: Any = gym.vector.VectorEnv()
+    envs.num_envs, envs.single_observation_space = 2, space
+    masks = np.array([[0, 1, 1], [1, 1, 1]]), np.array([[1, 0], [0, 1]])
+    observations = {"observation": np.zeros((2, 2)), "action_mask": masks}
+    envs.reset = lambda **_: (observations, {})
+    _, infos = VectorMasks(envs, None).reset()
+    found = _reader(3, 2).read(infos, np.zeros(2, np.bool_))
+    np.testing.assert_array_equal(found, np.concatenate(masks, axis=1))
+
+
+def _reader(*sizes: int) -> MaskReader:
+    spec = EnvSpec((2,), "float32", 1, sum(sizes), action_sizes=sizes)
+    return MaskReader(spec, lambda value, remedy: UserError(f"{value}: {remedy}"))
+
+
+class Ends(gym.Env[Any, Any]):
+    """Its method has no mask after the end, as those that sb3-contrib reads may."""
+
+    observation_space = gym.spaces.Box(0, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+    is_over = False
+
+    def reset(self, **given: Any) -> Any:
+        self.is_over = False
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.is_over = True
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+    def action_masks(self) -> list[int]:
+        assert not self.is_over
+        return [1, 0]
+
+
+def test_no_mask_is_asked_for_after_an_end() -> None:
+    env = report_masks(Ends(), "Ends")
+    assert env.reset()[1]["action_mask"] == [1, 0]
+    assert env.step(0)[-1]["action_mask"] is None
+
+
+def test_no_mask_is_asked_for_after_an_end_in_vectors() -> None:
+    class Longer(Ends):
+        def step(self, action: Any) -> Any:
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    envs = report_masks(gym.vector.SyncVectorEnv([Ends, Longer]), "Ends")
+    assert envs.reset()[1]["action_mask"] == [[1, 0]] * 2
+    *_, ended, _, infos = envs.step(np.zeros(2, np.int64))
+    assert infos["action_mask"] == [None, [1, 0]]
+    assert _reader(2).read(infos, ended).tolist() == [[True, True], [True, False]]
+    infos = envs.step(np.zeros(2, np.int64))[-1]  # the first one is reset
+    assert infos["action_mask"] == [[1, 0]] * 2
+
+
+def test_the_order_of_inputs_is_that_without_the_mask() -> None:
+    box = gym.spaces.Box(0, 1, (2,))
+    env = Ends()
+    env.observation_space = gym.spaces.Dict(
+        [("b", box), ("action_mask", box), ("a", box)]
+    )
+    assert [*report_masks(env, "Ends").observation_space] == ["b", "a"]

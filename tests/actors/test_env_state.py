@@ -19,9 +19,16 @@ from naive import random_arrays
 from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.env_state import decode_array, encode_array, get_envs_state
+from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
+from xagents_ray.core.trajectory import (
+    RolloutReport,
+    Trajectory,
+    Weights,
+    paired_arrays,
+)
+from xagents_ray.settings.training import EnvConfig
 
 N_ENVS = 3
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True, "n_envs": 2}
@@ -355,6 +362,56 @@ def test_a_wrapper_may_have_a_state_of_its_own() -> None:
     assert [entry["type"] for entry in state[1:]] == ["Counting", "TimeLimit", "Walk"]
     unknown = gym.vector.SyncVectorEnv([lambda: gym.wrappers.Autoreset(walk())])
     assert get_envs_state(unknown) is None
+
+
+class Sights(Walk):
+    """A Dict with masks, and pictures whose channels come first."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+        shown, bits = Walk.observation_space, gym.spaces.MultiBinary(2)
+        picture = gym.spaces.Box(0, 255, (3, 40, 40), np.uint8)
+        self.observation_space: gym.Space[Any] = {
+            "key": gym.spaces.Dict(observation=shown, action_mask=bits),
+            "vectors": gym.spaces.Dict(seen=shown, more=bits),
+            "named": gym.spaces.Dict(seen=shown, picture=picture),
+            "picture": picture,
+        }[kind]
+
+    def _observe(self) -> Any:
+        seen, bits = super()._observe(), np.array([1, 0], np.int8)
+        picture = np.full((3, 40, 40), abs(seen[0]), np.uint8)
+        return {
+            "key": {"observation": seen, "action_mask": bits},
+            "vectors": {"seen": seen, "more": bits},
+            "named": {"seen": seen, "picture": picture},
+            "picture": picture,
+        }[self._kind]
+
+
+def sights(num_envs: int, kind: str) -> Any:
+    make = functools.partial(Sights, kind)
+    return gym.vector.SyncVectorEnv([lambda: TimeLimit(make(), 15)] * num_envs)
+
+
+@pytest.mark.parametrize("kind", ["key", "vectors", "named", "picture"])
+def test_vectors_of_the_user_resume_beneath_wrappers_of_ours(kind: str) -> None:
+    config = EnvConfig(env=sights, env_kwargs={"kind": kind})  # type: ignore[arg-type]
+    first, second = (make_envs(config, 2, 1) for _ in range(2))
+    for envs, seed in ((first, 1), (second, 2)):
+        envs.reset(seed)
+    actions = np.zeros(2, np.int64)
+    for _ in range(14):
+        first.step(actions)
+    second.restore(through_json(first.state()))
+    for _ in range(20):
+        expected, found = first.step(actions), second.step(actions)
+        pairs = paired_arrays(expected.observations, found.observations)
+        assert all(np.array_equal(*each) for each in pairs)
+        np.testing.assert_array_equal(found.ended, expected.ended)
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3), np.zeros((0, 2), "?")])

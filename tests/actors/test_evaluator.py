@@ -1,6 +1,7 @@
 """Evaluation: whole games, greedy or as in training, each environment its share."""
 
 import itertools
+import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
+from click.testing import CliRunner
 from naive import naive_stacks
 from stepping import Stepping
 
@@ -20,10 +22,11 @@ from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.player import Player
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
+from xagents_ray.commands.cli import root
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.networks.forward import bind_network
-from xagents_ray.settings.run import PlayConfig
+from xagents_ray.settings.episodes import PlayConfig
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 
@@ -33,7 +36,9 @@ def evaluated(
 ) -> list[Episode]:
     with closing(Evaluator(setup)) as evaluator:
         weights = weights_of(setup)
-        return evaluator.evaluate(weights, episodes, SEED, greedy, random_share)
+        return evaluator.evaluate(
+            weights, episodes, SEED, greedy=greedy, random_share=random_share
+        )
 
 
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
@@ -136,10 +141,10 @@ def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) ->
     setup = setup_of(agent, 2, **settings)
     first, second = Evaluator(setup), Evaluator(setup)
     games = [
-        evaluator.evaluate(weights_of(setup), 3, SEED, greedy)
+        evaluator.evaluate(weights_of(setup), 3, SEED, greedy=greedy)
         for evaluator in (first, first, second)
     ]
-    other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy)
+    other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy=greedy)
     likeliest = second.evaluate(weights_of(setup), 3, SEED, greedy=True)
     first.close()
     second.close()
@@ -213,9 +218,11 @@ def test_epsilon_is_a_share_of_random_actions(epsilon: float, expected: int) -> 
     """A greedy policy does the same all along, since it sees the same."""
     setup = setup_of("ppo", 2, env="test_evaluator:Shifted")
     with closing(Evaluator(setup)) as evaluator:
-        how = weights_of(setup), 2, SEED, True, epsilon
-        games = evaluator.evaluate(*how)
-        assert games == evaluator.evaluate(*how)
+        games, again = (
+            evaluator.evaluate(weights_of(setup), 2, SEED, random_share=epsilon)
+            for _ in range(2)
+        )
+        assert games == again
     found = [game.episode_return for game in games]
     assert found == pytest.approx([expected, expected], abs=100 if epsilon else 0)
 
@@ -290,7 +297,7 @@ def vectors(num_envs: int) -> Any:
 def test_an_episode_without_end_is_said(
     n_envs: int, vectorization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
     env = "vectors" if vectorization == "vector" else "Endless"
     settings = {"env": f"test_evaluator:{env}", "vectorization": vectorization}
     setup = setup_of("ppo", n_envs, **settings)
@@ -304,9 +311,39 @@ def test_an_episode_without_end_is_said(
 
 
 def test_a_time_limit_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
     (episode,) = evaluated(setup_of("ppo", 1, env="test_evaluator:limited"), 1)
     assert episode.length == 4_000
+
+
+@pytest.mark.parametrize(
+    ("env", "limit", "longest", "expected"),
+    [
+        ("Endless", None, 0, 3_000),
+        ("Endless", None, 299, 3_000),
+        ("Endless", None, 400, 4_000),
+        ("Endless", 50, 400, 50),
+        ("limited", 3_999, 0, 3_999),
+    ],
+)
+def test_episodes_are_bounded(
+    env: str,
+    limit: int | None,
+    longest: int,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By 10 times the longest one in training, or by --eval-max-steps."""
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 3_000)
+    setup = setup_of("ppo", 1, env=f"test_evaluator:{env}")
+    words = f"has not ended after {expected:,} env steps.*raise --eval-max-steps"
+    with closing(Evaluator(setup)) as evaluator, pytest.raises(UserError, match=words):
+        evaluator.evaluate(weights_of(setup), 1, SEED, limit, longest)
+    with (
+        closing(Player(setup, PlayConfig(eval_max_steps=limit))) as player,
+        pytest.raises(UserError, match=words),
+    ):
+        list(player.play(weights_of(setup), SEED, longest))
 
 
 class Lingering(Stepping):
@@ -322,7 +359,7 @@ class Lingering(Stepping):
 def test_an_episode_that_does_not_count_need_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 300)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 300)
     episodes = evaluated(setup_of("ppo", 2, env="test_evaluator:Lingering"), 3)
     assert [each.length for each in episodes] == [200, 200, 2]
 
@@ -342,3 +379,37 @@ def test_a_run_trains_on(tmp_path: Path) -> None:
             run_dir=str(tmp_path),
         )
     assert result.env_steps >= 400 and len(warned) == 1
+
+
+class Long(Stepping):
+    """Episodes of 30 steps in training and none that ends after it."""
+
+    length = 30
+
+    def step(self, action: Any) -> Any:
+        if os.path.exists("trained"):
+            self.length = 10**9
+        return super().step(action)
+
+
+def test_a_run_remembers_its_longest_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("xagents_ray.actors.evaluator._LEAST_LIMIT", 200)
+    settings: dict[str, Any] = {"env": "test_evaluator:Long", "max_steps": 100}
+    result = xagents_ray.train("a2c", **settings, local=True, quiet=True)
+    Path("trained").touch()
+    policy = xagents_ray.load(result.directory)
+    with pytest.raises(UserError, match="not ended after 300 env steps"):
+        policy.evaluate(1)
+    with pytest.raises(UserError, match="not ended after 300 env steps"):
+        policy.play(1)
+    with pytest.raises(UserError, match="not ended after 40 env steps"):
+        policy.evaluate(1, eval_max_steps=40)
+    words = "a2c --run", result.directory, "--eval-max-steps 50"
+    for command in ("evaluate", "play"):
+        run = CliRunner().invoke(root, [command, *" ".join(words).split()])
+        assert run.exit_code != 0
+        said = str(run.exception) + run.output
+        assert "not ended after 50 env steps" in said

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from acting import run_of
 from goal_envs import PointReach
 
 from xagents_ray.actors.envs import goals, make, named_inputs
@@ -81,6 +82,38 @@ def test_rewards_of_many_goals_are_those_of_each() -> None:
     assert rewards.dtype == np.float32
     assert ends is not None and ends.tolist() == near
     assert env.compute_terminated(achieved, desired, {}) is False
+
+
+class Masked(PointReach):
+    """Its info has an entry of that name which is no mask."""
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = super().reset(**given)
+        return observation, {**info, "action_mask": "none"}
+
+    def step(self, action: Any) -> Any:
+        *results, info = super().step(action)
+        return *results, {**info, "action_mask": "none"}
+
+
+class Choosing(Masked):
+    """It has actions to choose among."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gym.spaces.Discrete(2)
+
+
+def test_goals_of_environments_whose_masks_are_ignored() -> None:
+    for made in (Masked, Choosing):
+        config = EnvConfig(env=f"{__name__}:{made.__name__}", action_masks=False)
+        goals.GoalRewards(config, None).close()
+
+
+def test_masks_of_goal_environments_with_continuous_actions_are_refused() -> None:
+    settings = {"her": "future", "env": f"{__name__}:Masked"}
+    with pytest.raises(UserError, match="--no-action-masks"):
+        run_of("ddpg", 1, **settings)
 
 
 class Endless(PointReach):

@@ -20,7 +20,7 @@ from xagents_ray.actors.envs.make import check_env, make_envs
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.policy.episodes import evaluate_policy
-from xagents_ray.settings.run import EvaluateConfig
+from xagents_ray.settings.episodes import EvaluateConfig
 from xagents_ray.settings.training import EnvConfig
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)

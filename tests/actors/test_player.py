@@ -29,7 +29,7 @@ from xagents_ray.policy.episodes import (
     evaluate_policy,
     show_episodes,
 )
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 SEED = 5

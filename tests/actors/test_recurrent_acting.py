@@ -3,6 +3,7 @@
 A network that forgets is found out: its logits differ from those of a slow loop.
 """
 
+import json
 from typing import Any
 
 import gymnasium as gym
@@ -18,6 +19,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.policy import Policy
+from xagents_ray.run.local import LocalDriver
 
 LENGTH, ENVS = 12, 2
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": ("max_episode_steps=7",)}
@@ -123,6 +125,49 @@ def test_a_lost_rollout_begins_new_episodes_without_memory() -> None:
     assert not trajectory.recurrent_state.any()
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize("how", ["resumed", "lost", "replaced"])
+def test_what_acts_is_what_learns_after_a_failure(how: str) -> None:
+    """Or after one actor's state was read from a checkpoint."""
+    made = setup("ppo")
+    first, second = EnvActor(made), EnvActor(made)
+    weights = weights_of(made)
+    first.rollout(weights, 5, 0)
+    if how == "replaced":
+        second.restart(1)
+    else:
+        state = json.loads(json.dumps(first.state()))
+        second.restore(state if how == "resumed" else {**state, "envs": None})
+    for number in range(2):
+        trajectory, _ = second.rollout(weights, LENGTH, 0)
+        assert trajectory.recurrent_state is not None
+        assert trajectory.recurrent_state.any() == (how == "resumed" or number > 0)
+        _, values = outputs_of(made, weights, trajectory)
+        np.testing.assert_allclose(trajectory.values, values[..., 0], atol=1e-5)
+    first.close()
+    second.close()
+
+
+def test_what_acted_with_older_weights_is_what_learns() -> None:
+    """The state that newer weights left is where the next rollout begins."""
+    settings = {**CARTPOLE, **BATCHES["ppo"], "memory": "lstm:8", "n_steps": LENGTH}
+    settings |= {"policy_lag": 1, "local": True, "jit": "off", "lr": 0.1}
+    driver, made = LocalDriver(run_of("ppo", ENVS, **settings)), setup("ppo")
+    weights, lags = dict[int, Weights](), list[int]()
+    for number in range(4):
+        weights[driver.weights.version] = driver.weights
+        lags += driver.collect(number * ENVS * LENGTH).lags
+        [trajectory] = driver._round
+        assert isinstance(trajectory, Trajectory)
+        acted = weights[trajectory.weights_version]
+        _, values = outputs_of(made, acted, trajectory)
+        np.testing.assert_allclose(trajectory.values, values[..., 0], atol=1e-5)
+        driver.learn(1, (number + 1) * ENVS * LENGTH, {})
+    driver.close()
+    assert lags == [0, 1, 1, 1]
+    _, newest = outputs_of(made, driver.weights, trajectory)
+    assert np.abs(newest[..., 0] - trajectory.values).max() > 0.01
 
 
 def test_an_actor_alone_acts_as_among_others() -> None:

@@ -167,6 +167,17 @@ def test_a_file_that_cannot_be_a_preset(
         apply(PPO, {"env": "CartPole-v1", "preset": str(file)})
 
 
+def test_files_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    text = "settings: {n_envs: 3, model: ~/small.cfg}"
+    (tmp_path / "mine.yaml").write_text(text, "utf-8")
+    settings = apply(find_algorithm("ppo"), {**CARTPOLE, "preset": "~/mine.yaml"})
+    assert settings["n_envs"] == 3
+    assert settings["model"] == f"{tmp_path}/small.cfg"
+
+
 def test_no_network_in_a_file_is_the_default(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text("settings: {model: null}")

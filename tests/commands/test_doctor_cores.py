@@ -6,7 +6,7 @@ import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.preflight import ClusterFacts
-from xagents_ray.commands.doctor import cores
+from xagents_ray.commands.doctor import cores, examination
 from xagents_ray.commands.doctor.checks import Check
 from xagents_ray.settings.config import Config
 
@@ -97,3 +97,14 @@ def test_a_cluster_without_room(free: int, flags: dict[str, Any], remedy: str) -
     row = cores.with_room(Check("cluster", "found"), cluster(8, free), config(**flags))
     assert row.verdict == ("warning" if remedy else "ok")
     assert row.remedy.startswith(remedy)
+
+
+def test_the_cluster_that_the_variable_names_is_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    placed, source = examination._placed(config())
+    assert (placed.placement.address, source) == ("head:6379", "RAY_ADDRESS")
+    assert examination._placed(config(address="local"))[0].placement.address is None
+    alone = config(local=True)
+    assert examination._placed(alone) == (alone, "")

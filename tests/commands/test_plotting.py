@@ -12,7 +12,7 @@ from disks import as_nobody
 from matplotlib.figure import Figure
 
 from xagents_ray.commands import cli
-from xagents_ray.commands.plot import plot_history
+from xagents_ray.commands.plot import plot_history, plot_seeds
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage.history import History
 
@@ -166,6 +166,18 @@ def test_thinning_keeps_the_peaks(tmp_path: Path) -> None:
     assert all(rewards[int(step) // 10] == value for step, value in drawn.items())
 
 
+def test_files_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    make(home / "runs/seeds/a/ppo/E/seed-0/history.parquet", [1.0])
+    plot_history(["~/runs/seeds/a/ppo/E/seed-0"], output="~/one.png")
+    plot_seeds("~/runs/seeds/a", output="~/all.png")
+    assert {path.name for path in home.glob("*.png")} == {"one.png", "all.png"}
+    assert not Path("~").exists()
+
+
 def test_labels_tell_the_files_apart(tmp_path: Path) -> None:
     a = make(tmp_path / "dqn" / "Pong-v5.1" / "history.parquet", [1.0])
     b = make(tmp_path / "ppo" / "Pong-v5.1" / "history.parquet", [1.0])
@@ -226,6 +238,8 @@ def test_matplotlib_keeps_its_state(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paths": []}, "There is nothing to plot; name one history or more"),
     ({"paths": ["none.parquet"]}, "none.parquet doesn't exist"),
+    ({"paths": ["s3://a/h.parquet"]}, "plot s3://a/h.parquet: URLs are not supported"),
+    ({"output": "s3://a/h.png"}, "output s3://a/h.png: URLs are not supported"),
     (
         {"paths": ["last"]},
         r"There is no run in runs: name its directory, or the right --run",

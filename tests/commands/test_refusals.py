@@ -48,8 +48,10 @@ FILES = {
     "alias.yaml": "settings: &a [*a]",
     "wrong.yaml": "settings: {lr: -1.0}",
     "seeded.yaml": "settings: {seed: 1}",
+    "remote.yaml": "settings: {model: s3://bucket/a.cfg}",
     "text.cfg": "nothing",
     "units.cfg": "[dense-0]\nunits=many\n",
+    "lstm.cfg": "[lstm-0]\nunits=2\n[dense-0]\noutput=1\n",
     "one.cfg": "[dense-0]\nunits=2\noutput=1\n",
     "sees.cfg": "[input-compass]\n[dense-0]\noutput=1\nfrom=input-compass\n"
     "[dense-1]\noutput=1\nfrom=input-compass\n",
@@ -89,6 +91,8 @@ ASKED: list[Case] = [
     ("ppo", {"lr": "many"}, "--lr takes a number, got 'many'."),
     ("ppo", {"vectorization": "fast"}, "--vectorization takes one of auto, vector"),
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
+    ("ppo", {"run_dir": "s3://bucket/runs"}, "--run-dir s3://bucket/runs: URLs are"),
+    ("ppo", {"weights": "gs://a/b.npz"}, "--weights gs://a/b.npz: URLs are not"),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
     ("ppo", {"n_envs": 2**63}, "--n-envs takes a whole number, got 922337203685477"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
@@ -109,6 +113,8 @@ ASKED: list[Case] = [
     ("a2c", {"buffer_batch_size": 2}, "an update replays as many trajectories as a"),
     ("ppo", {"n_actors": 2}, "--n-actors 2 is more than --n-envs 1"),
     ("ppo", {"local": True, "n_actors": 1}, "--n-actors applies only to runs on Ray"),
+    ("ppo", {"local": True, "worker_env": "A"}, "--worker-env applies only to runs on"),
+    ("ppo", {"worker_env": "=1"}, "--worker-env takes NAME=VALUE or NAME, got '=1': w"),
     (
         "ppo",
         {"max_steps": None, "target_reward": 1.0, "lr_decay": True},
@@ -178,6 +184,8 @@ ASKED: list[Case] = [
     ("ppo", {"preset": "escape.yaml"}, r"without control characters, got '\x1b[2Ja'."),
     ("ppo", {"preset": "bare.yaml"}, "--preset bare.yaml has no settings: write"),
     ("ppo", {"preset": "wrong.yaml"}, "--preset wrong.yaml: --lr must be > 0"),
+    ("ppo", {"preset": "s3://a/b.yaml"}, "--preset s3://a/b.yaml: URLs are not"),
+    ("ppo", {"preset": "remote.yaml"}, "remote.yaml: --model s3://bucket/a.cfg: URLs"),
     ("ppo", {"preset": "seeded.yaml"}, "--seed can't be part of a preset: give it"),
     ("ppo", {"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
     ("ppo", {"weights": ["a.txt"]}, "a.txt: not the name of a weights file"),
@@ -282,6 +290,16 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"init_log_std": 1.0}, "--init-log-std 1.0 is for continuous actions and"),
     ("ppo", {"action_scaling": False}, "--no-action-scaling is for continuous actions"),
     ("dqn", {"burn_in": 2}, "--burn-in 2 is for networks with memory: add --memory"),
+    (
+        "dqn",
+        {"memory": "gru:9", "n_step": 15, "burn_in": 2},
+        "--n-step 15 is more than the 14 steps of each sequence",
+    ),
+    (
+        "td3",
+        {"env": "Pendulum-v1", "actor_model": "lstm.cfg"},
+        "lstm.cfg: [lstm-0]: td3 can't learn with memory; remove the section",
+    ),
     ("ppo", {"memory": "gru:9"}, "--mini-batches 4 is more than --n-envs 1, and with"),
     ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
     (
@@ -501,6 +519,7 @@ SOURCES = [
 ]
 ELSEWHERE = {
     "needs more memory than this machine": "tests/commands/test_commands.py",
+    "sequences, more than this": "tests/cluster/run/test_object_store.py",
     "is not one of keras.optimizers": "tests/learners/test_optimizer.py, with Keras",
     "its learning rate is a schedule": "tests/learners/test_optimizer.py, with Keras",
     "--separate-networks copies the layers": "of a Keras model",

@@ -28,7 +28,7 @@ from xagents_ray.core.batches import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Weights, map_arrays
-from xagents_ray.learners.tensors import pad_batches
+from xagents_ray.learners.padding import pad_batches
 
 
 class Life(NamedTuple):
@@ -192,7 +192,7 @@ def _program(learner: Any, given: Batch, batches: int) -> str:
     reader = learner.algorithm.data
     data = pad_batches(reader.of(given))
     tensors = reader.tensors(data)
-    facts = tf.constant([100, 1, batches, data.rewards.shape[-1]], tf.int64)
+    facts = tf.constant([100, 1, batches, data.rewards.shape[-1], 0], tf.int64)
     text: str = learner._phase.experimental_get_compiler_ir(tensors, facts)("hlo")
     return text
 

@@ -16,8 +16,8 @@ from xagents_ray.commands.cli import root
 from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import train_options
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 from xagents_ray.tuning.plan import TuneConfig
 
 DOCS = ROOT / "docs"
@@ -36,6 +36,7 @@ ELSEWHERE = {
     "--num-cpus": "ray start",
     "--num-gpus": "ray start",
     "--temp-dir": "ray start",
+    "--working-dir": "ray job submit",
     "--wheel": "uv build",
     "--json": "python -m benchmarks",
     "--peer-device": "python -m benchmarks",

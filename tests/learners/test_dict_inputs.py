@@ -160,6 +160,15 @@ def test_two_phases(agent: str) -> None:
     assert differ(before, weights)
 
 
+def test_states_of_flattened_images_are_refused() -> None:
+    """As of runs from before images in a Dict had convolutions."""
+    config = find_algorithm("ppo").config()
+    flat = make_learner("ppo", config, EnvSpec((131,), "float32", 1, 3))
+    said = "has no .*: it is of another .*; resume with the versions that wrote it"
+    with pytest.raises(UserError, match=said):
+        make_learner("ppo", config, SPEC).state.restore(flat.state.arrays())
+
+
 def test_agents_that_read_actions_refuse_images() -> None:
     bounds = {"action_low": (-1.0,), "action_high": (1.0,)}
     spec = EnvSpec((3,), "float32", 2, 0, inputs=INPUTS, **bounds)

@@ -15,6 +15,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_models
+from xagents_ray.networks.inputs import NetworkInputs
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.kinds import register_initializer
 from xagents_ray.policy.model_weights import write_weights
@@ -65,6 +66,17 @@ def actor_critic(env: Any) -> Any:
 
 def features(env: Any) -> Any:
     return keras.Sequential([keras.Input(env.observation_space.shape), layers.Dense(8)])
+
+
+def compass_and_map(env: Any) -> Any:
+    """Return a network whose policy reads one input, and its values another one."""
+    given = [
+        keras.Input(env.observation_space[name].shape, name=name)
+        for name in ("compass", "map")
+    ]
+    return keras.Model(
+        given, [layers.Dense(2)(given[0]), layers.Dense(2)(layers.Flatten()(given[1]))]
+    )
 
 
 def hidden(given: Any, kind: Any = layers) -> Any:
@@ -355,6 +367,12 @@ def test_files_with_whole_models() -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+def test_values_of_actions_read_critic_inputs() -> None:
+    settings = {"model": compass_and_map, "critic_inputs": "map"}
+    run = run_of("acer", env="dict_envs:compass", **settings)
+    assert {each.name for each in run.layout.inputs} >= {"map"}
+
+
 @pytest.mark.parametrize(("name", "is_own"), [("made-here", True), ("a.h5", False)])
 def test_a_file_of_old_keras_is_no_code_of_the_run(name: str, is_own: bool) -> None:
     """Though its conversion is kept beside what the run's code made."""
@@ -362,7 +380,8 @@ def test_a_file_of_old_keras_is_no_code_of_the_run(name: str, is_own: bool) -> N
     model = keras.Model(given, layers.PReLU()(layers.Dense(3)(given)))
     file = keras_models.model_bytes(model, name)
     objects.keep("network-file", file, name)
-    (whole, *_), *_ = keras_models.whole_model(name, file)
+    inputs = NetworkInputs.one((4,), 1.0)
+    (whole, *_), *_ = keras_models.whole_model(name, file, inputs)
     assert isinstance(whole, WholeModel) and whole.is_own == is_own
 
 

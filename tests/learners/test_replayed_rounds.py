@@ -21,8 +21,9 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, map_arrays
 from xagents_ray.learners.impala import append_replayed
 from xagents_ray.learners.learner import Learner
+from xagents_ray.learners.padding import widen_rounds
 from xagents_ray.learners.state import COUNT
-from xagents_ray.learners.tensors import CORRECTED_BATCHES, widen_rounds
+from xagents_ray.learners.tensors import CORRECTED_BATCHES
 
 RATIO = {"replay_ratio": 1.0}
 

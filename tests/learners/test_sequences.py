@@ -1,5 +1,6 @@
 """Networks with memory learn from whole sequences, with the state that acted."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from xagents_ray.core.trajectory import map_arrays
 from xagents_ray.learners.frames import network_inputs
 from xagents_ray.learners.math.returns import n_step_sums
 from xagents_ray.learners.minibatches import update_in_passes
+from xagents_ray.learners.padding import widen_rounds
 from xagents_ray.learners.priorities import sequence_errors
-from xagents_ray.learners.tensors import take_rows, widen_rounds
+from xagents_ray.learners.tensors import take_rows
 from xagents_ray.networks.keras import final_state_model
 from xagents_ray.run.replay_buffer import replay_for
 
 LENGTH, ENVS = 8, 4
 CARTPOLE = {"env": "CartPole-v1", "env_kwargs": ("max_episode_steps=5",)}
+PENDULUM = {"env": "Pendulum-v1", "env_kwargs": None, "sde_frequency": 4}
 ON_POLICY = ["a2c", "a3c", "acer", "impala", "ppo", "trpo"]
 # A rate that changes nothing, and passes in which each row counts once.
 STILL = {"lr": 1e-30, "ppo_epochs": 1, "mini_batches": 2, "clip_value": 0.0}
@@ -34,7 +37,8 @@ FEW = {"mini_batches": 2, "cg_iterations": 2, "critic_iterations": 1}
 
 def settings_of(agent: str, **settings: Any) -> dict[str, Any]:
     length = "rollout_length" if agent == "dqn" else "n_steps"
-    names = {*find_algorithm(agent).config.__dataclass_fields__, "policy_lag", "local"}
+    others = "policy_lag", "local", "env", "env_kwargs"
+    names = {*find_algorithm(agent).config.__dataclass_fields__, *others}
     given = {length: LENGTH, "memory": "lstm:8", **FEW, **settings}
     return {k: v for k, v in given.items() if k in names}
 
@@ -61,8 +65,14 @@ class Made:
         return replay_for(run.replay_kind, run.spec, config, ENVS, 0, 0, None, *units)
 
 
-@pytest.mark.parametrize("kind", ["lstm", pytest.param("gru", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("agent", ON_POLICY)
+@pytest.mark.parametrize(
+    ("agent", "kind"),
+    [
+        # The contract of input kinds has others of them.
+        pytest.param(*cell, marks=[] if cell == ("a2c", "lstm") else pytest.mark.slow)
+        for cell in itertools.product(ON_POLICY, ["lstm", "gru"])
+    ],
+)
 def test_each_agent_learns_in_two_phases(agent: str, kind: str) -> None:
     made = Made(agent, compiled=(agent, kind) == ("a2c", "lstm"), memory=f"{kind}:8")
     before = publish(made.learner)
@@ -108,14 +118,19 @@ def test_the_learner_computes_what_acted(
 
 
 @pytest.mark.parametrize(
-    ("agent", "metric", "expected"),
-    [("acer", "importance_ratio", 1.0), ("ppo", "kl", 0.0)],
+    ("agent", "metric", "expected", "settings"),
+    [
+        ("acer", "importance_ratio", 1.0, {}),
+        ("ppo", "kl", 0.0, {}),
+        ("ppo", "kl", 0.0, PENDULUM),
+    ],
 )
 def test_ratios_to_what_acted_begin_at_1(
-    agent: str, metric: str, expected: float
+    agent: str, metric: str, expected: float, settings: dict[str, Any]
 ) -> None:
     """In each minibatch; not with another environment's state."""
-    made = Made(agent, **{k: v for k, v in STILL.items() if k != "clip_value"})
+    still = {k: v for k, v in STILL.items() if k != "clip_value"}
+    made = Made(agent, **still, **settings)
     made.rollout()
     rolled = made.rollout()
     found = made.learner.update(fresh(rolled), 0)[metric]
@@ -183,9 +198,18 @@ DQN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
-@pytest.mark.parametrize("settings", DQN, ids=["double", "c51", "noisy"])
-def test_dqn_learns_from_sequences(settings: dict[str, Any], burn_in: int) -> None:
+@pytest.mark.parametrize(
+    ("burn_in", "settings"),
+    [
+        pytest.param(0, DQN[0], id="double", marks=pytest.mark.slow),
+        pytest.param(3, DQN[0], id="double-burn"),
+        pytest.param(0, DQN[1], id="c51"),
+        pytest.param(3, DQN[1], id="c51-burn", marks=pytest.mark.slow),
+        pytest.param(0, DQN[2], id="noisy", marks=pytest.mark.slow),
+        pytest.param(3, DQN[2], id="noisy-burn"),
+    ],
+)
+def test_dqn_learns_from_sequences(burn_in: int, settings: dict[str, Any]) -> None:
     made = Made("dqn", burn_in=burn_in, buffer_batch_size=6, **settings)
     replay, before = made.replay(), publish(made.learner)
     for _ in range(2):
@@ -216,7 +240,7 @@ def values_of(model: Any, layout: Any, r: Any) -> Any:
     return np.stack(found)
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
+@pytest.mark.parametrize("burn_in", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_errors_after_the_burn_in_by_hand(burn_in: int) -> None:
     """Of targets from the target network, whose state the same steps bring up."""
     made = Made(

@@ -10,7 +10,8 @@ from linear import ENVS, SPECS, rollout
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.learners.tensors import ROLLOUT, round_widths, widen_rounds
+from xagents_ray.learners.padding import round_widths, widen_rounds
+from xagents_ray.learners.tensors import ROLLOUT
 
 
 def test_widths_are_few() -> None:

@@ -24,6 +24,7 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.reading import read_layout
 from xagents_ray.networks.recurrent import Recurrent
+from xagents_ray.run.user_networks import network_notes
 
 ROWS, ENVS, INPUTS, UNITS = 6, 4, 3, 5
 KINDS = ["lstm", "gru"]
@@ -60,6 +61,15 @@ def sequences(state_units: int) -> tuple[Any, Any, Any]:
     starts = rng.random((ROWS, ENVS)) < 0.2
     assert starts.any() and not starts[:, 0].all() and starts[1:].any()
     return x, state, starts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_output_shares_no_memory_with_the_state(kind: str) -> None:
+    layout = one_layer(kind)
+    step: Any = layout.layers[0].bind(random_arrays(layout, 2), 1.0)
+    state = np.zeros((ENVS, layout.state_units), np.float32)
+    output, after = step(np.ones((ENVS, INPUTS), np.float32), state)
+    assert not np.shares_memory(output, after)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,8 +162,16 @@ def derivatives(layer: Any, given: Any, starts: Any, jit: bool | None = None) ->
     return traced(*given, starts)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_and_second_derivatives_are_those_of_keras(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "jit"),
+    [
+        ("lstm", False),
+        ("gru", False),
+        pytest.param("lstm", True, marks=pytest.mark.slow),  # A2C's test compiles one
+        ("gru", True),
+    ],
+)
+def test_first_and_second_derivatives_are_those_of_keras(kind: str, jit: bool) -> None:
     layout = one_layer(kind)
     model = model_of(layout, random_arrays(layout, 2, 1.0))
     own = model.get_layer(f"{kind}-0")
@@ -162,11 +180,10 @@ def test_first_and_second_derivatives_are_those_of_keras(kind: str) -> None:
     given = tf.constant(x.reshape(-1, INPUTS)), tf.constant(state)
     expected = derivatives(plain, given, tf.constant(starts))
     assert len(expected) == 2 * 5
-    for jit in (False, True):
-        found = derivatives(own, given, tf.constant(starts), jit)
-        for mine, theirs in zip(found, expected, strict=not jit):
-            assert np.abs(theirs).max() > 0.1
-            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+    found = derivatives(own, given, tf.constant(starts), jit)
+    for mine, theirs in zip(found, expected, strict=not jit):
+        assert np.abs(theirs).max() > 0.1
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -200,6 +217,22 @@ def test_other_recurrent_layers_stay_with_keras(settings: dict[str, Any]) -> Non
     inputs = NetworkInputs.one((INPUTS,), 1.0)
     layers, _ = read_keras_layers("own", model_bytes(own, "own"), inputs, [UNITS])
     assert isinstance(layers[0], WholeModel)
+
+
+def test_what_is_not_a_vector_stays_with_keras() -> None:
+    """An embedding of one number has rows of (1, n), which no reshape made."""
+    given = keras.Input((1,))
+    sequence = keras.layers.Embedding(9, 4)(given)
+    own = keras.Model(given, keras.layers.LSTM(UNITS)(sequence))
+    inputs = NetworkInputs.one((1,), 1.0)
+    file = model_bytes(own, "own")
+    layers, ends = read_keras_layers("own", file, inputs, [UNITS])
+    layout = Layout(layers, ends, (1,), 1.0)
+    x = np.array([[3.0], [5.0]], np.float32)
+    (found,) = bind_network(layout, weights_of("own", file, layout))(x)
+    np.testing.assert_allclose(found, own(x), atol=1e-5)
+    (*_, note) = network_notes([layout])
+    assert "that remember nothing from one step to the next, LSTM: for" in note
 
 
 def test_initial_weights_are_those_of_keras() -> None:

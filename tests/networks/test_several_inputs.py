@@ -179,6 +179,15 @@ def test_parts_of_the_only_array(tmp_path: Path) -> None:
     assert moves(layout, 0, x, "", slice(5, 6))
 
 
+def test_sections_may_name_inputs_that_have_a_slash(tmp_path: Path) -> None:
+    """As those of dm_control; Keras allows no / in names of layers."""
+    parts = InputSpec("walker/pos", (2,), 0), InputSpec("walker/speed", (3,), 2)
+    spec = EnvSpec((5,), "float32", 1, 3, inputs=parts)
+    text = "[input-walker/pos]\n[dense-0]\noutput=1\n"
+    layout = layout_for(written(tmp_path, text), "", spec, [3])
+    assert_same(layout, seen(spec))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -242,6 +251,8 @@ def test_keras_models_have_named_inputs(
     Path("own.keras").write_bytes(file)
     layout = layout_for("own.keras", "", SEVERAL, (3, 1))
     assert (type(layout.layers[0]) is WholeModel) == is_whole
+    variables = keras_models.user_variables(model, SEVERAL)
+    assert {name: x.shape for name, x in variables.items()} == layout.shapes
     assert any(type(each) is Selection for each in layout.layers) != is_whole
     arrays, x = keras_models.weights_of("own", file, layout), seen(SEVERAL)
     named = {"map": x["map"] / np.float32(255), "compass": x[VECTOR][:, 3:]}

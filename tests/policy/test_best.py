@@ -10,6 +10,7 @@ from naive import random_arrays
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.errors import UserError
+from xagents_ray.extend import newest_arrays
 from xagents_ray.policy.loading import load_policy
 from xagents_ray.run.prepare import begin_in, new_directory, prepare_run
 from xagents_ray.settings.config import Config
@@ -100,3 +101,25 @@ def test_which_that_is_wrong() -> None:
     assert load_policy(find_algorithm("ppo"), {"run": paths[100]}).run.notes == (
         f"Weights of {paths[100]}: named by --run",
     )
+
+
+@pytest.mark.parametrize("which", [None, "last"])
+def test_damaged_checkpoints_are_skipped_and_named(which: str | None) -> None:
+    run, paths = run_of(*MEAN)
+    Path(paths[300], "arrays.npz").write_bytes(b"")
+    given = {"run": run} | ({"which": which} if which else {})
+    chosen, skipped = load_policy(find_algorithm("ppo"), given).run.notes
+    assert chosen.startswith(f"Weights of {paths[200]}: {NEWEST}")
+    assert skipped.startswith(f"Skipped a damaged checkpoint: {paths[300]}")
+    with pytest.warns(UserWarning, match="Skipped a damaged checkpoint"):
+        assert newest_arrays(run).keys()
+    with pytest.raises(UserError, match=f"give --run {paths[200]}, the newest valid"):
+        load_policy(find_algorithm("ppo"), {"run": run, "which": "300"})
+
+
+def test_of_damaged_checkpoints_none_is_taken() -> None:
+    run, paths = run_of(*MEAN)
+    for path in paths.values():
+        Path(path, "arrays.npz").write_bytes(b"")
+    with pytest.raises(UserError, match="no other checkpoint beside it is valid"):
+        load_policy(find_algorithm("ppo"), {"run": run})

@@ -57,6 +57,15 @@ def test_all_inputs(frame_stack: int) -> None:
     assert policy.act(single) == actions[2]
 
 
+def test_an_input_may_be_named_observation() -> None:
+    """The usual names of a critic that sees more."""
+    env = "dict_envs:observation_and_state"
+    policy = policy_of("ppo", env=env, critic_inputs=["state"])
+    batch = {"observation": np.float32(np.random.default_rng(1).normal(size=(6, 3)))}
+    actions, _ = onnx_outputs(policy, batch)
+    np.testing.assert_array_equal(actions, policy.act(batch))
+
+
 @pytest.mark.parametrize("agent", ["ppo", "trpo"])
 def test_policies_act_without_critic_inputs(agent: str) -> None:
     policy = policy_of(agent, **ENV, critic_inputs=["map", "arm.joints"])

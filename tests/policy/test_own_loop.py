@@ -120,6 +120,12 @@ with pytest.raises(xagents_ray.UserError, match="call act before"):
     agent.observe(np.zeros(4), 0.0, False, False)
 with pytest.raises(xagents_ray.UserError, match=r"gives observations of \\(4,\\)"):
     agent.act(np.zeros(3))
+for _ in range(2):  # at the beginning, and when an observation follows
+    with pytest.raises(xagents_ray.UserError, match="leave action_masks out"):
+        agent.act(np.zeros(4), action_masks=[1, 0])
+    agent.act(np.zeros(4))
+with pytest.raises(xagents_ray.UserError, match="leave action_masks out"):
+    agent.observe(np.zeros(4), 0.0, False, False, action_masks=[1, 0])
 agent = xagents_ray.Agent("a2c", env="Pendulum-v1", lr=1e30, n_steps=2, seed=1)
 observation = np.zeros(3)
 with pytest.raises(xagents_ray.Diverged, match="after [0-9]+ env steps: lower --lr"):

@@ -202,6 +202,14 @@ def test_what_predict_refuses() -> None:
         policy.predict(np.zeros((4, 84, 84), np.float32))
 
 
+def test_masks_are_refused_where_they_would_be_ignored() -> None:
+    policy = policy_of("dqn", env="CartPole-v1")
+    for choose in (policy.predict, policy.act):
+        with pytest.raises(UserError, match="leave action_masks out, or train with"):
+            choose(np.zeros(4), action_masks=[1, 0])
+        choose(np.zeros(4), action_masks=None)
+
+
 @pytest.mark.parametrize("env", ["CartPole-v1", "Blackjack-v1"])
 def test_predict_takes_the_observation_alone(env: str) -> None:
     policy, own = policy_of("dqn", env=env), gym.make(env)
@@ -299,6 +307,20 @@ def test_sources() -> None:
     assert (xagents_ray.load("last").act(observations) == actions).all()
 
 
+def test_a_source_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    shutil.copytree(DQN, tmp_path / "home/runs/dqn/CartPole-v1/mine")
+    policy = xagents_ray.load("~/runs/dqn/CartPole-v1/mine")
+    assert xagents_ray.load("last", run_dir="~/runs").agent == policy.agent == "dqn"
+    policy.save("~/policy.npz")
+    weights = {"agent": "dqn", "env": "CartPole-v1", "model": f"{DQN}/model.cfg"}
+    for source in ("~/policy.npz", [Path("~/policy.npz")]):
+        assert xagents_ray.load(source, **weights).agent == "dqn"
+    assert not Path("~").exists()
+
+
 def test_one_weights_file_of_an_agent_with_two_models() -> None:
     policy = policy_of("td3", **KINDS["continuous"])
     policy.save("actor.npz")
@@ -313,6 +335,8 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         (None, {}, r"load takes a path, or last, and got a NoneType"),
         ("nowhere", {}, "load nowhere: there is no such directory; name a run's"),
         ("last", {}, "There is no run in runs: name its directory"),
+        ("s3://bucket/runs/a", {}, "load s3://bucket/runs/a: URLs are not supported"),
+        (["gs://a/b.npz"], {"agent": "ppo"}, "load gs://a/b.npz: URLs are not supp"),
         ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
         (DQN, {"env": "Pendulum-v1"}, "--env Pendulum-v1 has other spaces than CartP"),

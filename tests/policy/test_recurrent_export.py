@@ -101,6 +101,15 @@ def test_keras_takes_and_returns_the_state(agent: str, settings: Any) -> None:
             np.testing.assert_array_equal(outputs[0].argmax(-1), actions)
 
 
+def test_an_input_named_state_is_not_the_memory() -> None:
+    policy = recurrent("ppo", {"env": "dict_envs:with_state", "memory": "lstm:6"})
+    model, row = policy.to_keras(), sequence_of(policy)[0]
+    state = np.ones((BATCH, 12), np.float32)
+    *_, after = model.predict({**row, "memory_state": state}, verbose=0)
+    _, expected = policy.predict(row, state)
+    np.testing.assert_allclose(after, expected, 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("ending", ["npz", "weights.h5", "tf"])
 def test_weights_in_all_formats(ending: str) -> None:
     weights = recurrent(*CASES[4])._trained

@@ -18,6 +18,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks import layout
 from xagents_ray.run.prepare import find_run
+from xagents_ray.run.request import Request
 from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import flag
@@ -365,6 +366,30 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
         capsys.readouterr().out
     )
+
+
+def test_a_resumed_run_says_which_checkpoint_it_skipped() -> None:
+    train(FakeDriver([[1, 2], [3, 4]]), max_steps=2)
+    train(FakeDriver([[3, 4]]), resume=str(RUN), max_steps=4)
+    newest = RUN / "checkpoints" / "step-000000000004"
+    (newest / "facts.json").write_text("{}")
+    request = Request.of(find_algorithm("ppo"), {"resume": "last", "max_steps": 4})
+    assert request.resumed is not None
+    assert request.resumed.checkpoint.path.name == "step-000000000002"
+    (note,) = request.notes
+    assert note.startswith(f"Skipped a damaged checkpoint: {newest}/facts.json")
+
+
+def test_a_resumed_run_shows_its_replay_at_once() -> None:
+    """In the first line, before anything is added."""
+    every = {"rollout_length": 1, "train_frequency": 1, "buffer_batch_size": 1}
+    shown = list[int | None]()
+    for size, more in ((3, {"max_steps": 2, **every}), (7, {"resume": "last"})):
+        driver = FakeDriver([[1, 1]])
+        driver.fill = Fill(size, False)
+        more = {"max_steps": 4, **more, "agent": "dqn"}
+        train(driver, watch=lambda x: shown.append(x.replay_size), **more)
+    assert shown == [3, 3, 7, 7]
 
 
 def test_what_a_later_checkpoint_needs_stays_until_there_is_another() -> None:

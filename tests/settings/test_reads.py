@@ -13,8 +13,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.algorithm import groups_of
 from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 from xagents_ray.tuning.plan import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]

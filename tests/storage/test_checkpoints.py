@@ -32,6 +32,7 @@ from xagents_ray.storage.checkpoints import (
     best_checkpoint,
     best_evaluation,
     load_checkpoint,
+    load_newest,
     newest_valid,
     read_replay,
     replay_files,
@@ -349,6 +350,20 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="file"):
             written(directory)
         assert newest_valid(directory) is None
+
+
+def test_damaged_checkpoints_are_skipped_and_named(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path, 3)
+    writer.write(1, ARRAYS, FACTS)
+    new = writer.write(2, ARRAYS, FACTS)
+    (new / "facts.json").write_text("{}")
+    found, skipped = load_newest(tmp_path)
+    assert found.path.name == "step-000000000001"
+    (said,) = skipped
+    assert said.startswith(f"Skipped a damaged checkpoint: {new}/facts.json")
+    (found.path / "arrays.npz").unlink()
+    with pytest.raises(UserError, match="no other checkpoint beside it is valid"):
+        load_newest(tmp_path)
 
 
 def test_advice(tmp_path: Path) -> None:

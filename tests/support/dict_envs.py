@@ -106,3 +106,32 @@ class OnePart(Compass):
 
     def observe(self) -> Any:
         return {self._name: super().observe()[self._name]}
+
+
+class WithState(Stepping):
+    """Shows an image and a vector that is named `state`."""
+
+    observation_space = Dict({"map": image(MAP), "state": Box(-1, 1, (3,), np.float32)})
+
+    def observe(self) -> Any:
+        pixels = np.full(MAP, 9 * (self.steps % 20), np.uint8)
+        return {"map": pixels, "state": np.full(3, 0.1, np.float32)}
+
+
+def with_state() -> WithState:
+    return WithState()
+
+
+class ObservationAndState(Stepping):
+    """Shows what actors read, and the state for critics, by their usual names."""
+
+    _PART = Box(-1, 1, (3,), np.float32)
+    observation_space = Dict({"observation": _PART, "state": _PART})
+
+    def observe(self) -> Any:
+        shown = np.full(3, 0.01 * (self.steps % 20), np.float32)
+        return {"observation": shown, "state": shown + 0.1}
+
+
+def observation_and_state() -> ObservationAndState:
+    return ObservationAndState()

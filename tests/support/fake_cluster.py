@@ -95,7 +95,12 @@ class FakeCluster(FakeRay):
 
     def nodes(self) -> list[dict[str, Any]]:
         return [
-            {"NodeID": node, "Resources": has, "Alive": True}
+            {
+                "NodeID": node,
+                "NodeManagerAddress": node,
+                "Resources": has,
+                "Alive": True,
+            }
             for node, has in self._has.items()
         ]
 
@@ -108,7 +113,10 @@ class FakeCluster(FakeRay):
             assert self.assigned is not None, "not a worker"
             return self.assigned
 
-        return SimpleNamespace(get_assigned_resources=assigned, get_node_id=lambda: "0")
+        context: Any = super().get_runtime_context()
+        context.get_assigned_resources = assigned
+        context.get_node_id = lambda: "0"
+        return context
 
     def hold(self, node: int = 0, **amounts: float) -> None:
         """Let a task or an actor of others claim something; negative to end it."""

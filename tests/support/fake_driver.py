@@ -37,6 +37,9 @@ class FakeSupervision:
 
     def when_waiting(self, show: Callable[[], None]) -> None: ...
 
+    def summary(self) -> Mapping[str, float]:
+        return {"snapshot_age": 1.5}
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         self.published.append(metrics)
 
@@ -75,6 +78,10 @@ class FakeDriver:
         self.scores: deque[float | None] = deque()
         self._evaluated: list[Evaluated | FailedEvaluation] = []
         self.on_drain: Callable[[], None] = lambda: None
+
+    @property
+    def replay_size(self) -> int | None:
+        return None if self.fill is None else self.fill.size
 
     def collect(self, env_steps: int) -> Collected:
         round_ = self._rounds.popleft()
@@ -120,7 +127,7 @@ class FakeDriver:
         text = str(snapshot.learner["learned"].item())
         return [WeightsFile(path, {"": text.encode()}) for path in paths]
 
-    def evaluate(self, env_steps: int) -> bool:
+    def evaluate(self, env_steps: int, longest: int) -> bool:
         if not self.scores:
             return False
         mean = self.scores.popleft()

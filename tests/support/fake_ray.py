@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import ray.exceptions
 from ray.exceptions import (
@@ -24,19 +24,47 @@ NEVER = math.inf
 
 
 class Takes(NamedTuple):
-    """What a method of a fake returns to take some seconds, or NEVER to end."""
+    """What a method of a fake returns to take some seconds, or NEVER to end.
+
+    Its values are on their way to this process for `transit` seconds.
+    """
 
     seconds: float
     value: Any = None
+    transit: float = 0.0
 
 
 @dataclass(eq=False)
 class Ref:
-    """A reference to a value or an error, which may not be ready yet."""
+    """A reference to a value or an error, which may not be ready yet.
+
+    Attributes:
+        transit: seconds from its first fetch until it is in this process.
+        arrives_at: clock at which it arrives; NEVER before it is fetched.
+    """
 
     value: Any = None
     error: BaseException | None = None
     is_ready: bool = True
+    transit: float = 0.0
+    arrives_at: float = NEVER
+    clock: ClassVar["FakeRay"]  # of the newest fake
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is in this process: errors are at once."""
+        at_once = self.error is not None or not self.transit
+        return self.is_ready and (at_once or self.arrives_at <= self.clock.now)
+
+    def fetch(self) -> None:
+        """Begin to fetch it, unless that has begun."""
+        if self.is_ready and self.transit and self.arrives_at == NEVER:
+            self.arrives_at = self.clock.now + self.transit
+            self.clock.arriving.append(self)
+
+    def future(self) -> "Arrival":
+        self.fetch()
+        return Arrival(self)
 
     @classmethod
     def pending(cls) -> "Ref":
@@ -46,6 +74,28 @@ class Ref:
         """Make the reference ready, unless it is."""
         if not self.is_ready:
             self.value, self.error, self.is_ready = value, error, True
+
+
+class Arrival:
+    """The future of a reference."""
+
+    def __init__(self, ref: Ref) -> None:
+        self._ref = ref
+
+    def done(self) -> bool:
+        return self._ref.is_here
+
+    def exception(self) -> BaseException | None:
+        return self._ref.error
+
+    def result(self) -> Any:
+        return self._ref.value
+
+    def add_done_callback(self, ended: Callable[[Any], None]) -> None:
+        if self.done():
+            ended(self)
+        else:
+            self._ref.clock.callbacks.append((self, ended))
 
 
 class Call(NamedTuple):
@@ -68,13 +118,14 @@ class Call(NamedTuple):
             return 0.0, self.failure(error)
         except Exception as error:
             return 0.0, self.failure(RayTaskError(self.method, str(error), error))
-        seconds, value = value if isinstance(value, Takes) else (0.0, value)
+        seconds, value, transit = value if isinstance(value, Takes) else Takes(0, value)
         if isinstance(value, RayError):
             return seconds, self.failure(value)
 
         def set_values() -> None:
             values = value if len(self.refs) > 1 else [value]
             for ref, each in zip(self.refs, values, strict=True):
+                ref.transit = ref.transit or transit
                 ref.put(each)
 
         return seconds, set_values
@@ -188,6 +239,18 @@ class FakeRay:
     def __init__(self) -> None:
         self.now = 1_000.0
         self.actors: list[FakeActor] = []
+        self.arriving: list[Ref] = []
+        self.callbacks: list[tuple[Arrival, Callable[[Any], None]]] = []
+        self.experimental = SimpleNamespace(get_local_object_locations=self._locations)
+        Ref.clock = self
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_node_id=lambda: "here", runtime_env={})
+
+    def _locations(self, references: Sequence[Ref]) -> dict[Ref, dict[str, Any]]:
+        """Return where objects are; an error is in the memory of this process."""
+        made = (ref for ref in references if ref.is_ready)
+        return {ref: {"node_ids": [] if ref.error else ["there"]} for ref in made}
 
     def after(self, seconds: float, value: Any) -> Ref:
         """Return a reference that is ready after some seconds."""
@@ -210,17 +273,23 @@ class FakeRay:
         timeout: float,
         fetch_local: bool = True,
     ) -> tuple[list[Ref], list[Ref]]:
-        def are_enough() -> bool:
-            return sum(ref.is_ready for ref in references) >= num_returns
+        def are_ready() -> list[Ref]:
+            for ref in references if fetch_local else ():
+                ref.fetch()
+            return [ref for ref in references if _is_ready(ref, fetch_local)]
 
         assert len(set(references)) == len(references) >= num_returns
-        self._advance(self.now + timeout, are_enough)
-        ready = [ref for ref in references if ref.is_ready][:num_returns]
+        self._advance(self.now + timeout, lambda: len(are_ready()) >= num_returns)
+        ready = are_ready()[:num_returns]
         return ready, [ref for ref in references if ref not in ready]
 
     def get(self, reference: Ref, timeout: float = NEVER) -> Any:
-        self._advance(self.now + timeout, lambda: reference.is_ready)
-        if not reference.is_ready:
+        def is_here() -> bool:
+            reference.fetch()
+            return reference.is_here
+
+        self._advance(self.now + timeout, is_here)
+        if not is_here():
             raise GetTimeoutError
         if reference.error is not None:
             raise reference.error
@@ -233,9 +302,22 @@ class FakeRay:
         while True:
             while any([actor.step() for actor in self.actors]):
                 pass
+            self._end_transits()
             if is_done() or self.now >= until:
                 return
-            self.now = min([until, *(actor.next_at for actor in self.actors)])
+            arrivals = (ref.arrives_at for ref in self.arriving)
+            self.now = min([until, *(a.next_at for a in self.actors), *arrivals])
+
+    def _end_transits(self) -> None:
+        self.arriving = [ref for ref in self.arriving if ref.arrives_at > self.now]
+        ended = [each for each in self.callbacks if each[0].done()]
+        self.callbacks = [each for each in self.callbacks if each not in ended]
+        for arrival, call in ended:
+            call(arrival)
+
+
+def _is_ready(ref: Ref, fetch_local: bool) -> bool:
+    return ref.is_here if fetch_local else ref.is_ready
 
 
 def crash(line: int = 7, kind: str = "RuntimeError") -> RayTaskError:

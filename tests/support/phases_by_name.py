@@ -48,7 +48,7 @@ def phases() -> dict[str, list[float]]:
     from xagents_ray.algorithms.table import find_algorithm
     from xagents_ray.core.batches import assemble_batch
     from xagents_ray.core.spec import EnvSpec
-    from xagents_ray.learners.tensors import pad_batches
+    from xagents_ray.learners.padding import pad_batches
     from xagents_ray.replay.trajectories import TrajectoryReplay
     from xagents_ray.replay.transitions import TransitionReplay
 

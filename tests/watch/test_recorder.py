@@ -1,10 +1,13 @@
 """What a run writes while it trains, and what a failure of that costs."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import python
 from sessions import raising
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -64,6 +67,9 @@ class Recorded:
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))
         self.recorder = Recorder(run.config, directory, histories, best_effort, 0)
+
+
+_WANDB = module.Wandb
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +210,55 @@ def test_a_history_that_cannot_be_written_costs_one_warning() -> None:
         recorded.recorder.episodes([EndedEpisode(step, 1.0, 1, 1.0, None)], 0.0)
         recorded.recorder.flush()
     assert [each.split(" can't")[0] for each in recorded.warnings] == ["The history"]
+
+
+def test_a_wandb_run_is_a_new_one_and_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    logged: list[int] = []
+
+    def init(**settings: Any) -> Any:
+        asked.append(settings)
+        own = {"id": settings["id"] or "abc-1", "step": 70 if settings["id"] else 0}
+        define = {"define_metric": lambda *_, **__: None}
+        return SimpleNamespace(log=lambda _, step: logged.append(step), **own, **define)
+
+    wandb = SimpleNamespace(Settings=lambda **_: None, init=init)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    _WANDB("mine", {}, tmp_path).log(70, {})
+    _WANDB("mine", {}, tmp_path).log(60, {})
+    assert [each["id"] for each in asked] == [None, "abc-1"]
+    assert {each["reinit"] for each in asked} == {"create_new"}
+    assert logged == [70, 70]  # W&B ignores steps that decrease
+
+
+_OFFLINE = """
+import sys
+from pathlib import Path
+import wandb
+from xagents_ray.watch.recorder import Wandb
+own = wandb.init(project="mine", settings=wandb.Settings(silent=True))
+ids = []
+for step in (10, 20):
+    run = Wandb("a", {}, Path("run"))
+    run.log(step, {"reward": 1.0})
+    ids.append(run._run.id)
+    run.close()
+assert wandb.run is own
+own.log({"still": 1})
+own.finish()
+assert len({*ids, own.id}) == 2 and ids[0] == ids[1], (ids, own.id)
+"""
+
+
+def test_real_wandb_continues_its_run_beside_one_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    Path("run").mkdir()
+    done = python("-c", _OFFLINE)
+    assert done.returncode == 0, done.stderr
+    (id_,) = {each.name.rpartition("-")[2] for each in Path("run/wandb").glob("off*")}
+    assert Path("run/wandb/run-id").read_text() == id_

@@ -109,10 +109,16 @@ class TransitionReplayGroup(ReplayGroup):
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
         """Return the maximum number of observations that a learning phase samples."""
+        return self._samples(n_envs) * (stack + (1 if self.n_step == 1 else stack))
+
+    def sequence_rows(self, n_envs: int, stack: int) -> int:
+        """Return the same number for sequences, which networks with memory need."""
+        return self._samples(n_envs) * (self.rollout_length + stack)
+
+    def _samples(self, n_envs: int) -> int:
+        """Return the maximum number of transitions or sequences per learning phase."""
         periods = self.rollout_length * n_envs // self.train_frequency + 1
-        batches = periods * self.gradient_steps
-        frames = stack + (1 if self.n_step == 1 else stack)
-        return batches * self.buffer_batch_size * frames
+        return periods * self.gradient_steps * self.buffer_batch_size
 
 
 @dataclass(frozen=True, kw_only=True)

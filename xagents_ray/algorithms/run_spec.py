@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.algorithms.off_policy import TransitionReplayGroup
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayGroup
 from xagents_ray.core import objects
 from xagents_ray.core.plugins import Place
@@ -65,6 +66,7 @@ class RunSpec:
     # Cores that each part of the run may use; None for all cores of its machine.
     threads: int | None = None
     notes: tuple[str, ...] = ()  # notes for the user, one sentence each
+    longest_episode: int = 0  # env steps of the longest one in training; 0 if unknown
 
     @property
     def cores(self) -> int:
@@ -193,6 +195,29 @@ class RunSpec:
         """Steps of each sampled sequence; 1 if the replay has none."""
         is_long = self.replay_kind == SEQUENCES
         return self.config.algorithm.batch_steps if is_long else 1
+
+    @property
+    def step_bytes(self) -> int:
+        """Size of one environment's data per step in a rollout, in bytes."""
+        spec = self.spec
+        arrays = [(spec.observation_dtype, spec.observation_shape)]
+        if spec.has_several_arrays:
+            arrays = [*spec.arrays.values()]
+        sizes = [(1 if x == "uint8" else 4) * math.prod(shape) for x, shape in arrays]
+        masks = spec.action_units if spec.has_action_masks else 0
+        states = 4 * self.layout.state_units / self.config.algorithm.batch_steps
+        return sum(sizes) + masks + math.ceil(states) + 64
+
+    @property
+    def sampled_bytes(self) -> int:
+        """Size of what a learning phase samples from the replay; 0 without one."""
+        replay, n_envs = self.config.algorithm.replay, self.config.env.n_envs
+        if replay is None:
+            return 0
+        rows = replay.sampled_rows(n_envs, self.spec.stack)
+        if self.replay_kind == SEQUENCES and isinstance(replay, TransitionReplayGroup):
+            rows = replay.sequence_rows(n_envs, self.spec.stack)
+        return rows * self.step_bytes
 
     @property
     def learns_online(self) -> bool:

@@ -15,15 +15,30 @@ class ReplayedSequences(Group):
     """Setting of algorithms that replay sequences if their network has memory."""
 
     burn_in: int
+    n_step: int
     rollout_length: int
+
+    @property
+    def learned_steps(self) -> int:
+        """Steps of a sequence that are learned from."""
+        return self.rollout_length - self.burn_in
 
     def check_settings(self) -> None:
         """Raise UserError when nothing of a sequence would be learned from."""
-        if self.burn_in >= self.rollout_length:
+        if self.learned_steps <= 0:
             raise UserError(
                 f"--burn-in {self.burn_in} leaves nothing to learn from in sequences "
                 f"of --rollout-length {self.rollout_length}: lower it, or raise "
                 "--rollout-length."
+            )
+
+    def check_targets(self) -> None:
+        """Raise UserError when the targets of no step have all of their rewards."""
+        if self.n_step > self.learned_steps:
+            raise UserError(
+                f"--n-step {self.n_step} is more than the {self.learned_steps} steps "
+                "of each sequence that a network with memory learns from: lower it, or "
+                "raise --rollout-length."
             )
 
 
@@ -56,6 +71,8 @@ def check_sequences(
             f"--burn-in {replayed.burn_in} is for networks with memory: add --memory "
             "lstm:128, or leave it out."
         )
+    if layouts[0].state_units and replayed is not None:
+        replayed.check_targets()
     if layouts[0].state_units and config.relabels_goals:
         raise UserError(
             "--her gives single transitions other goals, and a network with memory "

@@ -32,8 +32,8 @@ from xagents_ray.core.installation import is_complete, missing_package
 from xagents_ray.core.version import __version__
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, flag, option, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 

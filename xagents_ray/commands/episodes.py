@@ -14,8 +14,8 @@ from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.policy import episodes
 from xagents_ray.policy.episodes import Evaluation
 from xagents_ray.policy.loading import SourceConfig, load_policy
+from xagents_ray.settings.episodes import EpisodesConfig, EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import options
-from xagents_ray.settings.run import EpisodesConfig, EvaluateConfig, PlayConfig
 from xagents_ray.settings.training import EnvConfig
 
 Say = Callable[[str], object]

@@ -44,7 +44,9 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 class LaunchConfig(Checked):
     """Contents and directory of the files."""
 
-    output: str | None = option(None, "Folder to write, which must be new or empty")
+    output: str | None = option(
+        None, "Folder to write, which must be new or empty", is_folder=True
+    )
     workers: int = count(2, "Nodes besides the head")
     gpu: bool = option(False, "If specified, the learner gets a GPU")
     image: str | None = option(

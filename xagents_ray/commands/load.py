@@ -1,6 +1,6 @@
 """`xagents_ray.load`: loads a trained policy from a run or a weights file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.policy.policy import Policy
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
@@ -47,31 +48,33 @@ def load(
     True
     """
     given = dict(settings, env=env, which=None if which is None else str(which))
-    files = _weights_files(source)
+    files, run_dir = _weights_files(source), settings.get("run_dir")
     if files and None in (agent, env):
         raise UserError(
             f"{files[0]} is a weights file: say also what it is of, as in "
             'load("policy.npz", agent="ppo", env="CartPole-v1").'
         )
-    given["weights" if files else "run"] = files or str(source)
-    algorithm = find_algorithm(agent or _agent_of(str(source), settings))
+    path = "" if files else local_path("load", str(source))
+    given["weights" if files else "run"] = files or path
+    algorithm = find_algorithm(agent or _agent_of(path, run_dir))
     given = check_settings(algorithm, (EnvConfig, SourceConfig), given)
     return Policy(load_policy(algorithm, given), seed)
 
 
-def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
-    run_dir = str(settings.get("run_dir") or SourceConfig.run_dir)
-    return locate_run("load", source, run_dir, None)[0].settings()[0]
+def _agent_of(path: str, run_dir: Any) -> str:
+    above = local_path("--run-dir", str(run_dir or SourceConfig.run_dir))
+    return locate_run("load", path, above, None)[0].settings()[0]
 
 
 def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     """Return the weights files that a source names; empty if it is a run."""
     if isinstance(source, list | tuple):
-        return tuple(map(str, source))
+        return tuple(local_path("load", str(each)) for each in source)
     if not isinstance(source, str | Path):
         raise UserError(
             f"load takes a path, or last, and got a {type(source).__name__}: name the "
             "directory of a run, as in load(result.directory)."
         )
+    source = local_path("load", source)
     is_file = is_file_name(str(source)) and not Path(source).is_dir()
     return (str(source),) if is_file else ()

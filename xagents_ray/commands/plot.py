@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.files import replacing_file
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
@@ -105,7 +106,8 @@ def plot_seeds(
     >>> figure = xagents_ray.plot_seeds("runs/seeds/a", output="seeds.png")
     """
     if isinstance(runs, str | Path):
-        runs = sorted(Path(runs).glob("*/*/seed-*/history.parquet"))
+        folder = Path(local_path("plot_seeds", runs))
+        runs = sorted(folder.glob("*/*/seed-*/history.parquet"))
     _check(runs, None, "mean_reward", "step", output)
     curves = [_curve(path, "mean_reward", "step", 1, 1) for path in runs]
     first = max(x[0] for x, _ in curves)
@@ -129,7 +131,7 @@ def _listed(
     above = str(run_dir or RunConfig.run_dir)
     return [
         locate_run("plot", "last", above, None)[0].path if str(path) == "last" else path
-        for path in paths
+        for path in (local_path("plot", each) for each in paths)
     ]
 
 
@@ -305,7 +307,7 @@ def _save(figure: Figure, path: str | Path | None) -> None:
     """Write a figure to a file, unless the path is None."""
     if path is None:
         return
-    output = Path(path)
+    output = Path(local_path("output", path))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with replacing_file(output) as file:

@@ -56,7 +56,8 @@ class Both_All(TypedDict, total=False):
     times the longest and 10 median rollouts so far, and at least 600 before its first
     one has ended (seconds, > 0)."""
     address: str | Path | None
-    """host:port of a running Ray cluster to train on."""
+    """Ray cluster to train on: host:port, or auto for this machine's; default: the
+    environment variable RAY_ADDRESS; local starts an own Ray in spite of it."""
     allow_slow_precision: bool
     """If specified, --precision bfloat16 is allowed where it is slower than float32.
     Default: False."""
@@ -92,6 +93,10 @@ class Both_All(TypedDict, total=False):
     eval_every: int | None
     """Evaluate greedily every n steps, and choose the best weights by that (env steps,
     ≥ 1)."""
+    eval_max_steps: int | None
+    """An evaluation or film gives up when an episode is longer; default: where no time
+    limit is known to end it, 10 times the longest episode in training, and at least
+    10,000 (env steps, ≥ 1)."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -246,10 +251,13 @@ class Train_All(TypedDict, total=False):
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     resume: str | Path | None
-    """Directory of a run to resume from its newest checkpoint, or last."""
+    """Directory of a run to resume from its newest valid checkpoint, or last."""
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""
+    worker_env: str | Path | Sequence[str | Path] | Mapping[str, str | None] | None
+    """Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for the
+    value here, which config.yaml doesn't hold; a dict from Python."""
 
 class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, run_directories
@@ -57,6 +58,7 @@ def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
         raise UserError(
             "xagents_ray.runs needs the package pandas: pip install pandas."
         ) from None
+    folder = local_path("runs", folder)
     if not os.path.isdir(folder):
         raise UserError(f"{folder}: there is no such folder; name one that has runs.")
     rows = [_row(directory) for directory in run_directories(Path(folder))]

@@ -273,8 +273,8 @@ class AgentModels:
         if isinstance(model, CfgModel) and model.layout is not None:
             found = extend.named_weights(model)
         else:
-            is_bytes = spec.observation_dtype == "uint8" and not each.reads_actions
-            found = extend.user_variables(model, 1 / 255 if is_bytes else 1.0)
+            units = spec.action_units if each.reads_actions else 0
+            found = extend.user_variables(model, spec, units)
         self._named[each.name] = found
         return found  # type: ignore[no-any-return]
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from xagents_ray.core.trajectory import (
     Array,
+    IntArray,
     Replayed,
     Trajectory,
     Transitions,
@@ -26,6 +27,11 @@ class Batch(NamedTuple):
     fresh: Trajectory | None = None
     # K batches from the replay; None if nothing was sampled.
     sampled: Transitions | Replayed | None = None
+
+    @property
+    def rows(self) -> IntArray | None:
+        """Where the samples were in the replay, int64 [K, ..., 2], if known."""
+        return None if self.sampled is None else self.sampled.rows
 
 
 def assemble_batch(

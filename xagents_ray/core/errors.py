@@ -45,7 +45,7 @@ class EnvironmentFault(UserError):
 
 
 class EndlessEpisode(UserError):
-    """An episode of an environment without a time limit doesn't end."""
+    """An episode of an evaluation doesn't end in time."""
 
 
 class Mistakes:

@@ -57,6 +57,9 @@ class Supervision(Protocol):
     def when_waiting(self, show: Callable[[], None]) -> None:
         """Set a function that shows warnings during a long wait for a component."""
 
+    def summary(self) -> Mapping[str, float]:
+        """Return values for the run's summary by name."""
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Publish metrics by name to monitoring outside the run."""
 
@@ -69,6 +72,10 @@ class WatchedDriver(Protocol):
     """
 
     n_actors: int
+
+    @property
+    def replay_size(self) -> int | None:
+        """Number of transitions in the replay; None without one."""
 
     @property
     def supervision(self) -> Supervision | None:

@@ -40,6 +40,12 @@ def importing_from_here() -> Iterator[None]:
             del sys.path[-1 - sys.path[::-1].index("")]
 
 
+def enter_folder(folder: str) -> None:
+    """Make a folder the working directory, where there is one of that name."""
+    with suppress(OSError):
+        os.chdir(folder)
+
+
 def find_named(flag: str, name: str) -> Any:
     """Return the object that a flag names as `package.module:name`.
 

@@ -56,6 +56,7 @@ class InputPart(NamedTuple):
 
     def layer(self, name: str) -> "Selection":
         """Return the layer that selects the components."""
+        name = name.replace("/", ".")  # Keras allows no / in names
         return Selection(
             name=name, source=self.source, output_shape=self.shape, ranges=self.ranges
         )

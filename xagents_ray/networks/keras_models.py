@@ -13,8 +13,9 @@ from typing import Any
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import drawing_by, quiet_stderr
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
-from xagents_ray.networks.inputs import NetworkInputs
+from xagents_ray.networks.inputs import NetworkInputs, inputs_of
 from xagents_ray.networks.keras_archive import unusable
 from xagents_ray.networks.keras_conversion import (
     before_softmax,
@@ -92,16 +93,17 @@ def weights_of(
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
 
 
-def user_variables(model: Any, scale: float) -> dict[str, Any]:
+def user_variables(model: Any, spec: EnvSpec, action_units: int = 0) -> dict[str, Any]:
     """Return the variables of a user's Keras model by their names in its layout.
 
     Args:
-        model: the model, which has one input.
-        scale: factor by which its inputs are multiplied.
+        model: the model.
+        spec: spec of the environment.
+        action_units: size of the action that follows the observation vector; 0 for
+            none.
     """
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
-    inputs = NetworkInputs.one(tuple(model.inputs[0].shape[1:]), scale)
-    network = translated_model(config, inputs)
+    network = translated_model(config, inputs_of(spec, action_units))
     if network is not None:
         names = [name for layer in network.layers for name in layer.shapes]
         return dict(zip(names, model.weights, strict=True))

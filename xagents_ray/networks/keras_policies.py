@@ -25,7 +25,8 @@ def of_observations(
     """Return a `keras.Model` that maps an environment's observations to the outputs.
 
     With memory, it also takes `state`, float32 [B, state_units], last in a list or by
-    its name in a dict of named inputs, and its last output is the next state.
+    its name in a dict of named inputs, and its last output is the next state. If the
+    observation has an input of this name, the one of the memory is `memory_state`.
 
     Args:
         layout: the network.
@@ -66,13 +67,15 @@ def _policy(layout: Layout, model: Any, given: Any, x: Any) -> Any:
     """
     if not layout.state_units:
         return keras.Model(given, model(x), name="policy")
-    state = keras.Input((layout.state_units,), name=_STATE)
+    named, name = isinstance(given, dict), _STATE
+    while named and name in given:
+        name = f"memory_{name}"
+    state = keras.Input((layout.state_units,), name=name)
     none_start = keras.ops.zeros_like(state[None, :, 0], dtype="bool")
     inputs = [x, state, none_start]
     outputs, after = model(inputs), final_state_model(layout, model)(inputs)
     outputs = outputs if isinstance(outputs, list) else [outputs]
-    named = isinstance(given, dict)
-    whole = {**given, _STATE: state} if named else [given, state]
+    whole = {**given, name: state} if named else [given, state]
     return keras.Model(whole, [*outputs, after], name="policy")
 
 

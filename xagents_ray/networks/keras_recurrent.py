@@ -6,6 +6,8 @@ kernel. It reads only inputs and outputs of the operation, so it can be differen
 again.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,6 +17,8 @@ from xagents_ray.networks.layers import Initializer
 from xagents_ray.networks.recurrent import GRU, LSTM, Recurrent
 
 __autograph__ = False
+
+_Tensors = list[tf.Tensor]
 
 
 class _KerasRecurrent(keras.layers.Layer):
@@ -115,7 +119,7 @@ class KerasGRU(_KerasRecurrent):
 
 def unroll_lstm(
     rows: tf.Tensor, kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kept: tf.Tensor
-) -> list[tf.Tensor]:
+) -> _Tensors:
     """Return an LSTM's outputs, cells and activated gates at each row.
 
     Args:
@@ -128,32 +132,23 @@ def unroll_lstm(
         float32 [T, B, units] twice and [T, B, 4 * units].
     """
 
-    @tf.custom_gradient
-    def unroll(
-        rows: tf.Tensor, kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
-    ) -> tuple[list[tf.Tensor], Any]:
-        def step(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> list[tf.Tensor]:
-            h, c = h * kept[t], c * kept[t]
-            z = tf.split(rows[t] + tf.matmul(h, kernel), 4, axis=-1)
-            i, f, o = (tf.sigmoid(z[k]) for k in (0, 1, 3))
-            g = tf.tanh(z[2])
-            c = f * c + i * g
-            h = o * tf.tanh(c)
-            return [h, c, h, c, tf.concat([i, f, g, o], axis=-1)]
+    def step(t: tf.Tensor, given: _Tensors, h: tf.Tensor, c: tf.Tensor) -> _Tensors:
+        rows, kernel = given
+        h, c = h * kept[t], c * kept[t]
+        z = tf.split(rows[t] + tf.matmul(h, kernel), 4, axis=-1)
+        i, f, o = (tf.sigmoid(z[k]) for k in (0, 1, 3))
+        g = tf.tanh(z[2])
+        c = f * c + i * g
+        h = o * tf.tanh(c)
+        return [h, c, h, c, tf.concat([i, f, g, o], axis=-1)]
 
-        _, outputs = _loop(step, [h, c], tf.shape(rows)[0], (1, 1, 4))
-
-        def gradient(*up: tf.Tensor) -> list[tf.Tensor]:
-            return _lstm_gradient(kernel, [h, c], kept, outputs, up)
-
-        return outputs, gradient
-
-    return unroll(rows, kernel, h, c)
+    gradient = partial(_lstm_gradient, kept)
+    return _unroll(step, gradient, (1, 1, 4), [rows, kernel], [h, c])
 
 
 def _lstm_gradient(
-    kernel: tf.Tensor, state: Any, kept: tf.Tensor, outputs: Any, up: Any
-) -> list[tf.Tensor]:
+    kept: tf.Tensor, given: _Tensors, state: _Tensors, outputs: _Tensors, up: _Tensors
+) -> _Tensors:
     """Return the gradients of rows, kernel, h and c; `up` has those of the outputs."""
     i, f, g, o = tf.split(outputs[2], 4, axis=-1)
     before = [_before(*pair) * kept for pair in zip(state, outputs, strict=False)]
@@ -162,9 +157,9 @@ def _lstm_gradient(
     slopes = tf.concat([i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)], axis=-1)
     factors = slopes * tf.concat([g, before[1], i, tanh], axis=-1)
     added = slopes * up[2]
-    last, transposed = tf.shape(kept)[0] - 1, tf.transpose(kernel)
+    last, transposed = tf.shape(kept)[0] - 1, tf.transpose(given[1])
 
-    def step(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> list[tf.Tensor]:
+    def step(t: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> _Tensors:
         t = last - t
         h += up[0][t]
         c += up[1][t] + h * of_cell[t]
@@ -179,7 +174,7 @@ def _lstm_gradient(
 
 def unroll_gru(
     rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, h: tf.Tensor, kept: tf.Tensor
-) -> list[tf.Tensor]:
+) -> _Tensors:
     """Return a GRU's outputs at each row, and its gates and products.
 
     Args:
@@ -192,40 +187,31 @@ def unroll_gru(
         float32 [T, B, units] and [T, B, 4 * units].
     """
 
-    @tf.custom_gradient
-    def unroll(
-        rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, h: tf.Tensor
-    ) -> tuple[list[tf.Tensor], Any]:
-        def step(t: tf.Tensor, h: tf.Tensor) -> list[tf.Tensor]:
-            h = h * kept[t]
-            xz, xr, xn = tf.split(rows[t], 3, axis=-1)
-            hz, hr, hn = tf.split(tf.matmul(h, kernel) + bias, 3, axis=-1)
-            z, r = tf.sigmoid(xz + hz), tf.sigmoid(xr + hr)
-            new = tf.tanh(xn + r * hn)
-            h = new + z * (h - new)
-            return [h, h, tf.concat([z, r, new, hn], axis=-1)]
+    def step(t: tf.Tensor, given: _Tensors, h: tf.Tensor) -> _Tensors:
+        rows, kernel, bias = given
+        h = h * kept[t]
+        xz, xr, xn = tf.split(rows[t], 3, axis=-1)
+        hz, hr, hn = tf.split(tf.matmul(h, kernel) + bias, 3, axis=-1)
+        z, r = tf.sigmoid(xz + hz), tf.sigmoid(xr + hr)
+        new = tf.tanh(xn + r * hn)
+        h = new + z * (h - new)
+        return [h, h, tf.concat([z, r, new, hn], axis=-1)]
 
-        _, outputs = _loop(step, [h], tf.shape(rows)[0], (1, 4))
-
-        def gradient(*up: tf.Tensor) -> list[tf.Tensor]:
-            return _gru_gradient(kernel, h, kept, outputs, up)
-
-        return outputs, gradient
-
-    return unroll(rows, kernel, bias, h)
+    gradient = partial(_gru_gradient, kept)
+    return _unroll(step, gradient, (1, 4), [rows, kernel, bias], [h])
 
 
 def _gru_gradient(
-    kernel: tf.Tensor, state: tf.Tensor, kept: tf.Tensor, outputs: Any, up: Any
-) -> list[tf.Tensor]:
+    kept: tf.Tensor, given: _Tensors, state: _Tensors, outputs: _Tensors, up: _Tensors
+) -> _Tensors:
     """Return the gradients of rows, kernel, bias and h; `up` has the outputs'."""
     z, r, new, product = tf.split(outputs[1], 4, axis=-1)
-    before = _before(state, outputs[0]) * kept
+    before = _before(state[0], outputs[0]) * kept
     slope, of_reset, of_new = z * (1 - z), r * (1 - r), 1 - new * new
-    last, transposed = tf.shape(kept)[0] - 1, tf.transpose(kernel)
+    last, transposed = tf.shape(kept)[0] - 1, tf.transpose(given[1])
     up_z, up_r, up_new, up_product = tf.split(up[1], 4, axis=-1)
 
-    def step(t: tf.Tensor, h: tf.Tensor) -> list[tf.Tensor]:
+    def step(t: tf.Tensor, h: tf.Tensor) -> _Tensors:
         t = last - t
         h += up[0][t]
         dz = (h * (before[t] - new[t]) + up_z[t]) * slope[t]
@@ -235,15 +221,47 @@ def _gru_gradient(
         h = (h * z[t] + tf.matmul(of_products, transposed)) * kept[t]
         return [h, tf.concat([dz, dr, dn], axis=-1), of_products]
 
-    (h,), found = _loop(step, [tf.zeros_like(state)], last + 1, (3, 3))
+    (h,), found = _loop(step, [tf.zeros_like(state[0])], last + 1, (3, 3))
     rows, products = (tf.reverse(each, axis=[0]) for each in found)
     of_kernel = _kernel_gradient(before, products)
     return [rows, of_kernel, tf.reduce_sum(products, axis=[0, 1]), h]
 
 
+def _unroll(
+    step: Callable[..., _Tensors],
+    gradient: Callable[..., _Tensors],
+    widths: tuple[int, ...],
+    given: _Tensors,
+    state: _Tensors,
+) -> _Tensors:
+    """Return what each step of a loop over rows returned, [T, ...] each.
+
+    Args:
+        step: returns the next state and its results, given the row's number, `given`
+            and the state.
+        gradient: returns the gradients of `given` and `state`, given both, the results
+            and their gradients.
+        widths: sizes of the results in units.
+        given: the rows, [T, ...], and the weights.
+        state: float32 [B, units] each, before the first row.
+    """
+
+    @tf.custom_gradient
+    def unroll(*tensors: tf.Tensor) -> tuple[_Tensors, Any]:
+        given, state = [*tensors[:count]], [*tensors[count:]]
+        _, outputs = _loop(
+            lambda t, *h: step(t, given, *h), state, tf.shape(given[0])[0], widths
+        )
+        return outputs, lambda *up: gradient(given, state, outputs, up)
+
+    count = len(given)
+    found: _Tensors = unroll(*given, *state)
+    return found
+
+
 def _loop(
-    step: Any, state: list[tf.Tensor], count: tf.Tensor, widths: tuple[int, ...]
-) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    step: Any, state: _Tensors, count: tf.Tensor, widths: tuple[int, ...]
+) -> tuple[_Tensors, _Tensors]:
     """Return the last state of a loop, and what each of its steps returned.
 
     Args:

@@ -19,6 +19,7 @@ class KerasNetwork(NamedTuple):
 
 
 # Models with other activations are whole models, and their stored runs remain so.
+# Only those with an LSTM or GRU that got memory can't be resumed any more.
 _TRANSLATED = {
     *("linear", "relu", "tanh", "sigmoid", "softmax", "elu", "softplus", "gelu"),
     *("silu", "selu", "leaky_relu"),
@@ -132,7 +133,7 @@ class _Translation:
             return False
         facts = {"name": self._name(entry), "source": source}
         layer = _layer(entry["class_name"], own, self._shapes[source], facts)
-        if layer is None:
+        if layer is None or (layer.state_units and not self._is_one_step(source)):
             return False
         scale = self._scales.get(source)
         if isinstance(layer, Flatten) and scale is not None:
@@ -141,6 +142,10 @@ class _Translation:
             return False
         self._append(entry, layer)
         return True
+
+    def _is_one_step(self, source: int) -> bool:
+        """Return whether a layer made a vector a sequence of one step, (1, n)."""
+        return source >= 0 and isinstance(self.made[source], Flatten)
 
     def _join(self, entry: Mapping[str, Any], sources: Sequence[int]) -> bool:
         """Add a layer that joins vectors; return whether they are vectors."""

@@ -81,10 +81,18 @@ class Recurrent(Layer):
         """Return the step in NumPy, given the recurrent kernel and the bias."""
 
     @abstractmethod
+    def _onnx_advance(
+        self, graph: OnnxGraph, x: str, state: str, kernel: FloatArray, bias: FloatArray
+    ) -> tuple[str, str]:
+        """Add the same step to an ONNX graph; return the names of its results."""
+
     def onnx_step(
         self, graph: OnnxGraph, x: str, state: str, arrays: Mapping[str, FloatArray]
     ) -> tuple[str, str]:
         """Add a step to an ONNX graph; return the names of output and next state."""
+        kernel, recurrent, bias = (arrays[name] for name in self.shapes)
+        x = graph.add("MatMul", x, kernel)
+        return self._onnx_advance(graph, x, state, recurrent, bias)
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return a step in NumPy; its input is multiplied by `scale`.
@@ -149,14 +157,11 @@ class LSTM(Recurrent):
 
         return advance
 
-    def onnx_step(
-        self, graph: OnnxGraph, x: str, state: str, arrays: Mapping[str, FloatArray]
+    def _onnx_advance(
+        self, graph: OnnxGraph, x: str, state: str, kernel: FloatArray, bias: FloatArray
     ) -> tuple[str, str]:
-        """Add a step to an ONNX graph; return the names of output and next state."""
-        kernel, recurrent, bias = (arrays[name] for name in self.shapes)
         h, c = (_slice(graph, state, i, self.units) for i in range(2))
-        z = graph.add("MatMul", x, kernel)
-        z = graph.add("Add", z, graph.add("MatMul", h, recurrent))
+        z = graph.add("Add", x, graph.add("MatMul", h, kernel))
         z = graph.add("Add", z, bias)
         i, f, g, o = (
             graph.add("Tanh" if k == 2 else "Sigmoid", _slice(graph, z, k, self.units))
@@ -207,17 +212,15 @@ class GRU(Recurrent):
             y: FloatArray = state - new
             y *= gates[:, :u]
             y += new
-            return y, y
+            return y, y.copy()  # the caller may change either
 
         return advance
 
-    def onnx_step(
-        self, graph: OnnxGraph, x: str, state: str, arrays: Mapping[str, FloatArray]
+    def _onnx_advance(
+        self, graph: OnnxGraph, x: str, state: str, kernel: FloatArray, bias: FloatArray
     ) -> tuple[str, str]:
-        """Add a step to an ONNX graph; return the names of output and next state."""
-        kernel, recurrent, bias = (arrays[name] for name in self.shapes)
-        read = graph.add("Add", graph.add("MatMul", x, kernel), bias[0])
-        kept = graph.add("Add", graph.add("MatMul", state, recurrent), bias[1])
+        read = graph.add("Add", x, bias[0])
+        kept = graph.add("Add", graph.add("MatMul", state, kernel), bias[1])
         parts = [
             [_slice(graph, each, k, self.units) for k in range(3)]
             for each in (read, kept)

@@ -181,6 +181,15 @@ class Conversion:
             return np.moveaxis(array, -3, -1)
         return array
 
+    def check_masks(self, masks: Any) -> None:
+        """Raise UserError for masks that a user passes where none are read."""
+        if masks is not None and self.mask_reader is None:
+            raise UserError(
+                f"{self._env_id} has no action masks here, since it gives none or "
+                "--no-action-masks ignores them: leave action_masks out, or train with "
+                "masks."
+            )
+
     def _wrong_mask(self, mask: Any, remedy: str) -> UserError:
         if mask is None:
             remedy = 'pass action_masks=info["action_mask"], or another array'

@@ -16,7 +16,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights, success_rate
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.film import play_episodes
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,6 +157,8 @@ def evaluate_policy(
                 weights,
                 config.episodes,
                 run.seed,
+                limit=config.eval_max_steps,
+                longest=run.longest_episode,
                 greedy=not config.sample,
                 random_share=config.eval_epsilon,
                 progress=progress,

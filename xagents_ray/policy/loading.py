@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
+from xagents_ray.run.checkpoint_facts import longest_episode
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.run.tensorflow_child import read_any_weights, with_tensorflow
@@ -45,18 +46,22 @@ class SourceConfig(Checked):
         None,
         "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5, .npz, or whole "
         "Keras models, .keras or .h5",
+        is_path=True,
     )
     run: str | None = option(
         None,
         "Directory of a run or of one of its checkpoints, or last, in place of "
         "--weights and the environment's flags",
+        is_folder=True,
     )
     which: str | None = option(
         None,
         "Checkpoint of --run: best, last, or the env step of one; default: best "
         "where --eval-every was on, else last",
     )
-    run_dir: str = option(RunConfig().run_dir, "Directory of runs, for --run last")
+    run_dir: str = option(
+        RunConfig().run_dir, "Directory of runs, for --run last", is_folder=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,8 +107,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     if source.run is not None:
         found = locate_run("--run", source.run, source.run_dir, algorithm.name)
         values, trained_in = _stored(found[0], algorithm, given)
-        path, reason = choose_checkpoint(*found, source.which)
-        checkpoint = checkpoints.load_checkpoint(path, "give --run")
+        checkpoint, chosen = load_chosen(*found, source.which)
     if (env := EnvConfig.of(values)).env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     spec = environments.check_env(env)
@@ -117,15 +121,15 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         own, name = model.own(checkpoint.arrays), str(checkpoint.path)
         arrays, notes = match_arrays(own, layout.shapes, extras, name, layout)
         arrays |= _with_newest(arrays, checkpoint)
-        notes = [f"Weights of {name}: {reason}", *notes]
+        notes = [*chosen, *notes]
     else:
         assert source.weights is not None
         if len(source.weights) > 1 and algorithm.adapt is None:  # acting needs only one
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     said = (*env_notes(env, spec), *other, *notes)
-    whole = Config(algorithm=config, env=env)
-    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
+    run = RunSpec(algorithm, Config(algorithm=config, env=env), spec, (layout,), seed=0)
+    run = replace(run, notes=said, longest_episode=longest_episode(checkpoint))
     return LoadedPolicy(run, Weights(1, arrays), name)
 
 
@@ -184,10 +188,31 @@ def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> li
     return [f"Environment: {name}; the run was trained in {trained}"]
 
 
-def choose_checkpoint(
+def load_chosen(
     directory: RunDirectory, named: Path | None, which: str | None
-) -> tuple[Path, str]:
-    """Return a run's checkpoint to load, and the reason for the choice."""
+) -> tuple[checkpoints.Checkpoint, list[str]]:
+    """Return a run's checkpoint, and notes: the reason for it, and what was skipped.
+
+    Args:
+        directory: directory of the run.
+        named: path of one of its checkpoints; None if the user named none.
+        which: best, last or an env step; None for the default.
+    Raises:
+        UserError: there is no such checkpoint, or it is damaged; of the newest ones,
+            all are.
+    """
+    path, reason = _choose_checkpoint(directory, named, which)
+    if path is not None:
+        checkpoint = checkpoints.load_checkpoint(path, "give --run")
+        return checkpoint, [f"Weights of {checkpoint.path}: {reason}"]
+    checkpoint, skipped = checkpoints.load_newest(directory.checkpoints)
+    return checkpoint, [f"Weights of {checkpoint.path}: {reason}", *skipped]
+
+
+def _choose_checkpoint(
+    directory: RunDirectory, named: Path | None, which: str | None
+) -> tuple[Path | None, str]:
+    """Return the path, None for the newest valid one, and the reason for the choice."""
     if named is not None:
         if which is not None:
             raise UserError(
@@ -213,7 +238,7 @@ def choose_checkpoint(
         return steps[int(which)], "chosen by --which"
     if which == "last" or (which is None and evaluation is None):
         without = "" if which else "; no evaluation ranked them, see --eval-every"
-        return found[0], f"the newest checkpoint{without}"
+        return None, f"the newest checkpoint{without}"
     if best is None:
         raise UserError(
             f"{directory.path} has no best checkpoint yet: use --which last, or train "

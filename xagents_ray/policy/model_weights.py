@@ -1,5 +1,6 @@
 """The weights of all networks of an agent, as arrays by name."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,10 +13,9 @@ from xagents_ray.networks import keras_archive
 from xagents_ray.networks.hdf5 import read_hdf5
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
-from xagents_ray.policy.loading import choose_checkpoint
+from xagents_ray.policy.loading import load_chosen
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.weights_formats import decode_unmatched
-from xagents_ray.storage.checkpoints import load_checkpoint
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import encode_npz, write_file
 
@@ -99,8 +99,13 @@ def write_weights(path: str, arrays: Mapping[str, Array]) -> None:
 def newest_arrays(directory: str) -> dict[str, Array]:
     """Return the arrays of a run's newest checkpoint: `policy/dense-0/kernel`, ….
 
+    Damaged checkpoints are skipped, with a Python warning for each.
+
     Raises:
-        UserError: there is no checkpoint, or it is damaged.
+        UserError: there is no checkpoint, or all are damaged.
     """
-    path, _ = choose_checkpoint(RunDirectory(Path(directory)), None, "last")
-    return load_checkpoint(path, "give --run").arrays
+    run = RunDirectory(Path(directory))
+    checkpoint, (_, *skipped) = load_chosen(run, None, "last")
+    for note in skipped:
+        warnings.warn(note, stacklevel=2)
+    return checkpoint.arrays

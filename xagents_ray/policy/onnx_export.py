@@ -102,7 +102,7 @@ def check_actions(
         actions = ReferenceEvaluator(model).run(["action"], given)[0]
     rest = {n: x for n, x in given.items() if n not in (ACTION_MASKS, _STATE)}
     named = {n.removeprefix(_PREFIX): x for n, x in rest.items()}
-    batch = named.get("observation", named) if len(named) == 1 else named
+    batch = rest.get("observation", named)  # without a prefix where it is one array
     widths = np.subtract(run.spec.action_high, run.spec.action_low)
     widest = np.max(widths, initial=1, where=np.isfinite(widths))
     expected, _ = predict(batch, state, action_masks=masks)

@@ -118,6 +118,7 @@ class Agent:
             Diverged: a loss or a gradient is not finite.
         """
         frames, is_single = self._conversion.frames(observation, self._n_envs)
+        self._conversion.check_masks(action_masks)
         if self._rows is None:
             self._masks = self._allowed(action_masks, {}, self._ended)
             self._begin(first_window(frames, self._run.spec.stack))
@@ -164,6 +165,7 @@ class Agent:
                 "--her computes rewards from the info of each step: call observe with "
                 "info=info too."
             )
+        self._conversion.check_masks(action_masks)
         infos = info or {}
         if self._n_envs == 1 and np.ndim(terminated) == 0:
             infos = of_one_env(infos)

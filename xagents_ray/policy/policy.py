@@ -15,8 +15,9 @@ from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy, save_weights
 from xagents_ray.policy.sampling import Sampler
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import check_known, options
-from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.settings.paths import local_path
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -141,6 +142,7 @@ class Policy:
         (5,)
         """
         rows, is_single = self._conversion.rows(observation)
+        self._conversion.check_masks(action_masks)
         if (reader := self._conversion.mask_reader) is not None:
             none_ended = np.zeros(len(arrays_of(rows)[0]), np.bool_)
             self._actor.action_masks = reader.given(action_masks, none_ended)
@@ -261,7 +263,7 @@ class Policy:
         >>> xagents_ray.load("policy.npz", agent="ppo", env="CartPole-v1")
         <Policy: ppo of CartPole-v1 from policy.npz>
         """
-        save_weights(self._trained, str(path))
+        save_weights(self._trained, local_path("save", path))
 
     def export(self, path: str | Path) -> None:
         """Write the policy as an ONNX model, which is independent of this package.
@@ -291,7 +293,7 @@ class Policy:
         arrays, spaces = self._trained.weights.arrays, self._conversion.spaces
         model = onnx_export.build_onnx(self._run, arrays, self._actor, spaces)
         onnx_export.check_actions(model, self._run, self.predict)
-        onnx_export.write_onnx(model, Path(path))
+        onnx_export.write_onnx(model, Path(local_path("export", path)))
 
     def to_keras(self) -> Any:
         """Return the network as a `keras.Model`; imports TensorFlow.

@@ -22,18 +22,9 @@ class SequenceReplay(TrajectoryReplay):
 
     Sequences of all environments are drawn alike, uniformly or by their priorities.
 
-    Args:
-        spec: spec of the environments.
-        capacity: maximum number of transitions, all environments together; there is
-            room for at least one sequence of each.
-        n_envs: number of environments that insert.
-        longest: number of rows of each sequence.
-        seed: seed of the sampling.
-        n_step: not used, as the learner sums the rewards.
-        gamma: not used, for the same reason.
-        relabeling: not used, as goals of sequences are kept.
-        alpha: exponent of the errors in priorities; None for uniform sampling.
-        state_units: size of the state of the acting network's recurrent layers.
+    Args are those of `TransitionReplay` and `state_units` of `TrajectoryReplay`, but
+    there is room for at least one sequence of each environment, and `n_step`, `gamma`
+    and `relabeling` are not used: the learner sums the rewards, and goals are kept.
 
     Source: "Recurrent Experience Replay in Distributed Reinforcement Learning", 2019.
     """

@@ -1,6 +1,7 @@
 """What a checkpoint says of a run beside its arrays, which may be from someone else."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from xagents_ray.core.errors import UserError
@@ -38,6 +39,15 @@ def actor_states(
     states: list[dict[str, Any]] = checkpoint.facts["actors"]
     fits = [len(state["noise"]) for state in states] == list(shares)
     return states if fits else None
+
+
+def longest_episode(checkpoint: Checkpoint | None) -> int:
+    """Return the env steps of the run's longest episode; 0 if they are unknown."""
+    if checkpoint is None:
+        return 0
+    with suppress(AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return int(checkpoint.facts["progress"].get("longest_episode", 0))
+    return 0
 
 
 def count_unfinished(checkpoint: Checkpoint, n_envs: int) -> int:

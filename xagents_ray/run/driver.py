@@ -95,11 +95,14 @@ class Driver(WatchedDriver, Protocol):
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
 
-    def evaluate(self, env_steps: int) -> bool:
-        """Begin a greedy evaluation of the newest weights; False if it is skipped."""
+    def evaluate(self, env_steps: int, longest: int) -> bool:
+        """Begin a greedy evaluation of the newest weights; False if it is skipped.
+
+        `longest` is the env steps of the longest episode so far.
+        """
 
     def evaluations(self, is_last: bool) -> Sequence[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for all if `is_last`."""
+        """Return evaluations that ended or failed; wait for the last if `is_last`."""
 
     def close(self) -> None:
         """End the env actors, replay and learner."""

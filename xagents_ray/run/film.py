@@ -10,7 +10,7 @@ from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, Episode, Weights
 from xagents_ray.run.driver import Driver
-from xagents_ray.settings.run import PlayConfig
+from xagents_ray.settings.episodes import PlayConfig
 from xagents_ray.watch.recorder import BestEffort
 
 
@@ -41,7 +41,7 @@ def play_episodes(
     with Signals() as signals, closing(Player(setup, config)) as player:
         signals.on_first = player.stop
         with suppress(Stopped), errors_name_line(str(run.config.env.env)):
-            for episode in player.play(weights, run.seed):
+            for episode in player.play(weights, run.seed, run.longest_episode):
                 ended(episode)
     return signals.received
 
@@ -77,5 +77,6 @@ def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:
 
     weights = Weights(1, run.algorithm.models[0].own(learned))
     run = dataclasses.replace(run, seed=run.evaluation_seed)
-    config, index = PlayConfig(video_dir=str(folder)), film_index(run.config.env)
+    limit, index = run.config.run.eval_max_steps, film_index(run.config.env)
+    config = PlayConfig(video_dir=str(folder), eval_max_steps=limit)
     play_episodes(run, weights, config, lambda _: None, index)

@@ -4,23 +4,20 @@ import functools
 import math
 import sys
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
 
-from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
-from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
-from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
 from xagents_ray.core.env_shares import EnvShares
-from xagents_ray.core.errors import EndlessEpisode, pluralize
+from xagents_ray.core.errors import pluralize
 from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
@@ -42,14 +39,18 @@ from xagents_ray.run.learner_access import (
     make_learner,
 )
 from xagents_ray.run.local_actor import make_local_actor
-from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
+from xagents_ray.run.local_evaluations import LocalEvaluations
+from xagents_ray.run.replay_buffer import (
+    check_sampled,
+    load_replay,
+    replay_for,
+    save_replay,
+)
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 from xagents_ray.watch.hooks import Hooks
 
 _T = TypeVar("_T")
 
-_LATER = 10
-"""Factor from the env steps of an evaluation that didn't end to those of the next."""
 _THREADS_KEPT = (
     "--learner-threads has no effect here: TensorFlow is in use in this process "
     "already, on {}; call the functions of tf.config.threading before its first network"
@@ -111,9 +112,11 @@ class LocalDriver:
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: list[BatchPart] = []
         self._finished: list[dict[str, float]] = []
-        self._evaluator: Evaluator | None = None
-        self._evaluations: list[Evaluated] = []
-        self._next_evaluation = 0  # env steps of the earliest next evaluation
+        self._evaluations = LocalEvaluations(run)
+
+    @property
+    def replay_size(self) -> int | None:
+        return None if self._replay is None else self._replay.fill.size
 
     @property
     def weights(self) -> Weights:
@@ -140,11 +143,10 @@ class LocalDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Run one learning phase, and use its weights from then on."""
-        config, parts = self._config.replay, list(self._round)
-        sampled, size = batches - len(parts), 0
-        if sampled:
-            assert self._replay is not None and config is not None
-            size = config.buffer_batch_size
+        parts, size = list(self._round), 0
+        if sampled := batches - len(parts):
+            assert self._replay is not None and self._config.replay is not None
+            size = self._config.replay.buffer_batch_size
             with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble_batch(parts, size, [self._run.seed, env_steps])
@@ -213,13 +215,10 @@ class LocalDriver:
         learner = self._learning(lambda: self._learner.state.arrays())
         return Snapshot(learner, [] if self._lag else [self._actor.state()])
 
-    def fetch(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot, which contains no references."""
-        return snapshot
+    state = snapshot  # nothing newer is elsewhere
 
-    def state(self) -> Snapshot:
-        """Copy the newest state of the learner and the env actor."""
-        return self.snapshot()
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        return snapshot  # contains no references
 
     def save_replay(self, directory: Path) -> None:
         if self._replay is not None:
@@ -248,48 +247,26 @@ class LocalDriver:
         """Return a snapshot's models as weights files with these paths."""
         return self._learning(lambda: encode_models(self._run, snapshot.learner, paths))
 
-    def evaluate(self, env_steps: int) -> bool:
-        config = self._run.config.run
-        if self._evaluator is None:
-            n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
-            first = first_evaluation_index(self._run.config.env)
-            setup = ActorSetup.of(self._run, n_envs, first_index=first)
-            self._evaluator = Evaluator(setup)
-        if env_steps < self._next_evaluation:
-            return False
-        try:
-            with errors_name_line(str(self._run.config.env.env)):
-                episodes = self._evaluator.evaluate(
-                    self._weights, config.eval_episodes, self._run.evaluation_seed
-                )
-        except EndlessEpisode as error:  # another policy may end it, much later
-            self._next_evaluation = _LATER * env_steps
-            when = f"The evaluation at {env_steps} steps failed, and the next one is at"
-            warnings.warn(f"{when} {self._next_evaluation}: {error}", stacklevel=2)
-            return False
-        self._evaluations.append(Evaluated.of(env_steps, episodes))
-        return True
+    def evaluate(self, env_steps: int, longest: int) -> bool:
+        return self._evaluations.evaluate(self._weights, env_steps, longest)
 
     def evaluations(self, is_last: bool) -> list[Evaluated]:
-        ended, self._evaluations = self._evaluations, []
-        return ended
+        return self._evaluations.take()
 
     def stop(self) -> None:
         """Stop work in progress early."""
         self._actor.stop()
         self._learner.stop()
-        if self._evaluator is not None:
-            self._evaluator.stop()
+        self._evaluations.stop()
 
     def close(self) -> None:
         self._thread.shutdown()
-        self._actor.close()
-        if self._learner.server is not None:
-            self._learner.server.close()
-        if self._evaluator is not None:
-            self._evaluator.close()
-        if self._goal_rewards is not None:
-            self._goal_rewards.close()
+        with ExitStack() as stack:  # closes all, even if one raises
+            for each in (self._goal_rewards, self._learner.server):
+                if each is not None:
+                    stack.callback(each.close)
+            stack.callback(self._evaluations.close)
+            stack.callback(self._actor.close)
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Return the result of a function, run in the learner's thread."""
@@ -303,6 +280,7 @@ def start_local_driver(
     hooks: Hooks | None = None,
 ) -> LocalDriver:
     """Return the in-process driver of a run."""
+    check_sampled(run)
     if "tensorflow" not in sys.modules:
         note("Loading TensorFlow...")
     driver = LocalDriver(run, hooks=hooks)

@@ -3,7 +3,7 @@
 import filecmp
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from xagents_ray.storage.checkpoints import (
     Checkpoint,
     all_checkpoints,
     load_checkpoint,
+    load_newest,
     step_of,
 )
 from xagents_ray.storage.lock import locked_directory
@@ -47,6 +48,7 @@ class Resumed:
     directory: RunDirectory
     checkpoint: Checkpoint  # where to continue
     session: int  # how many times the run has been resumed, this one included
+    notes: Sequence[str] = ()  # about skipped checkpoints, a sentence each
 
     @property
     def goes_back(self) -> bool:
@@ -86,10 +88,14 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
                 f"{flag(name)} is {was!s:.80} in {directory.path} and can't "
                 "change on --resume: leave it out, or begin a new run with --weights."
             )
+    skipped: list[str] = []
     with locked_directory(directory.path):
-        checkpoint = load_checkpoint(path or _newest(directory), "use --resume")
+        if path is None:
+            checkpoint, skipped = load_newest(directory.checkpoints)
+        else:
+            checkpoint = load_checkpoint(path, "use --resume")
     _check_written(directory, config, stored, given)
-    resumed = Resumed(directory, checkpoint, sessions_before(checkpoint) + 1)
+    resumed = Resumed(directory, checkpoint, sessions_before(checkpoint) + 1, skipped)
     return resumed, {**_placed(config, stored, given), **new, **given}
 
 
@@ -157,13 +163,6 @@ def _same_content(given: Any, stored: Any) -> bool:
         return filecmp.cmp(one, other, shallow=False)  # reads regular files only
     except (OSError, TypeError, ValueError):
         return False
-
-
-def _newest(directory: RunDirectory) -> Path:
-    """Return a run's newest checkpoint; UserError if it has none."""
-    for found in all_checkpoints(directory.checkpoints):
-        return found
-    raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
 
 
 def _placed(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import Place, resolve_class
 from xagents_ray.core.spec import EnvSpec
@@ -82,6 +83,18 @@ def replay_for(
     replay.commit()
     replay.goal_rewards = goal_rewards
     return replay
+
+
+def check_sampled(run: RunSpec) -> None:
+    """Raise UserError if memory can't hold the sequences that a phase samples."""
+    needed = run.sampled_bytes
+    if run.sequence_length == 1 or needed <= psutil.virtual_memory().available:
+        return
+    raise UserError(
+        f"With memory, a learning phase samples up to {needed / 2**30:,.1f} GiB of "
+        "sequences, more than this machine has free: lower --rollout-length, "
+        "--buffer-batch-size or --gradient-steps, or raise --train-frequency."
+    )
 
 
 def save_replay(replay: Replay, directory: Path, shard: int = 0) -> None:

@@ -67,6 +67,7 @@ class Request:
             _check_shared(known, values)
             if values.get("resume") is not None:
                 resumed, settings = find_run(algorithm.name, values)
+                notes = [*resumed.notes]
             else:
                 notes = presets.preset_hints(algorithm, values)
                 settings = presets.apply(algorithm, values)

@@ -168,8 +168,7 @@ class Session:
         return result
 
     def _introduce(self) -> None:
-        actors = pluralize(self._driver.n_actors, "env actor")
-        note = self._display.note
+        note, actors = self._display.note, pluralize(self._driver.n_actors, "env actor")
         note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
         for each in (*self._run.notes, *self._driver.notes):
             note(each)
@@ -208,7 +207,6 @@ class Session:
         self._telemetry.collected(round_, time.perf_counter() - clock)
         ended, reason = progress.collected(round_.reports, self._training)
         self._recorder.episodes(ended, progress.seconds)
-        progress.replay_size = round_.replay.size if round_.replay else None
         self._callbacks.collected(ended)
         return round_, reason
 
@@ -237,7 +235,7 @@ class Session:
         """Begin an evaluation if due, and process those that ended."""
         every, steps = self._run.config.run.eval_every, self._progress.env_steps
         is_due = every is not None and steps // every > before // every
-        if is_due and self._driver.evaluate(steps):
+        if is_due and self._driver.evaluate(steps, self._progress.longest_episode):
             self._settle()
             self._saves.begin_evaluation()
         self._take_evaluations(is_last=False)
@@ -296,7 +294,8 @@ class Session:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
         video, path = None, self._directory.path
         if not is_stopped:
-            video = film_monitored(self._run, self._driver, path, self._best_effort)
+            run = replace(self._run, longest_episode=self._progress.longest_episode)
+            video = film_monitored(run, self._driver, path, self._best_effort)
         self._telemetry.report_failures()
         self._telemetry.close(video)
 
@@ -312,7 +311,7 @@ class Session:
             n_actors=self._driver.n_actors,
             learner_threads=self._driver.learner_threads,
             failures=self._telemetry.failures,
-            profile=self._telemetry.profile.summary() | self._driver.shares.summary(),
+            profile=self._telemetry.summary() | self._driver.shares.summary(),
             completed=completed,
         )
         self._best_effort("The summary", self._directory.finish, result_summary(result))

@@ -46,6 +46,7 @@ _TRAINING_ONLY = {
     "SpatialDropout2D",
 }
 """Keras layers that behave differently in training."""
+_RECURRENT = {"ConvLSTM1D", "ConvLSTM2D", "GRU", "LSTM", "RNN", "SimpleRNN"}
 
 
 def save_user_networks(
@@ -149,7 +150,7 @@ def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
 
 
 def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
-    """Yield notes on networks that act slowly or have training-only layers."""
+    """Yield notes on Keras models that act slowly, or not as their layers suggest."""
     for layout in layouts:
         whole = layout.layers[0]
         if not isinstance(whole, WholeModel):
@@ -162,6 +163,13 @@ def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
             yield (
                 f"{whole.model} has layers that train as they act, so that nothing is "
                 f"dropped and no statistics change: {kinds}"
+            )
+        if kinds := ", ".join(sorted(whole.kinds & _RECURRENT)):
+            yield (
+                f"{whole.model} has recurrent layers that remember nothing from one "
+                f"step to the next, {kinds}: for memory, let an LSTM or GRU with the "
+                "defaults of Keras read Reshape((1, -1)), and use only layers that "
+                "NumPy can compute"
             )
 
 
@@ -199,7 +207,8 @@ def _called(
     from xagents_ray.actors.envs.interface import flag_fault
     from xagents_ray.actors.envs.maker_view import MakerView
 
-    space = _input_space(model, spec, () if "value" in model.heads else unread)
+    has_value = {"value", "action_values"} & {*model.heads}
+    space = _input_space(model, spec, () if has_value else unread)
     env = MakerView(environments.make_single(config, None), space)
     load_tensorflow()
     drawing = resolve_name(f"{_CONVERSION}drawing_as_python")

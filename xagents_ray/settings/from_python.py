@@ -75,6 +75,14 @@ def arguments(value: Any) -> Any:
     return tuple(f"{_name(n)}={_json(n, each)}" for n, each in given.items()) or None
 
 
+def variables(value: Any) -> Any:
+    """Return the environment variables in a dict as `NAME[=VALUE]` strings."""
+    if not isinstance(value, Mapping):
+        return value
+    pairs = value.items()
+    return tuple(n if each is None else f"{n}={each}" for n, each in pairs) or None
+
+
 def callbacks(value: Any) -> Any:
     """Return the names of callbacks: objects, classes and functions."""
     return _several("callbacks", value, _is_callback)

@@ -15,7 +15,7 @@ import numpy as np
 
 from xagents_ray.core import errors
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
-from xagents_ray.settings import from_python
+from xagents_ray.settings import from_python, paths
 
 HpType = Literal["categorical", "int", "log_uniform"]
 
@@ -42,6 +42,7 @@ class Facts:
     # Names in other libraries, for which error messages suggest this option.
     known_as: tuple[str, ...] = ()
     is_path: bool = False  # names files that a run reads
+    is_folder: bool = False  # names a directory of runs, or of one run
     is_written: bool = False  # names files that a run writes
     names_directory: bool = False  # names a directory, without parent directories
     needs_ray: bool = False  # not allowed with --local
@@ -144,8 +145,12 @@ class Option(Facts):
         if self.type is int and isinstance(value, float) and value.is_integer():
             return int(value)
         if self.type is str and isinstance(value, Path):
-            return os.fspath(value)
-        return value
+            value = os.fspath(value)
+        return paths.expand(value) if self.is_local and value else value
+
+    @property
+    def is_local(self) -> bool:
+        return self.is_path or self.is_written or self.is_folder  # on this machine
 
     def check(self, value: Any) -> None:
         """Raise UserError when `value` has the wrong type or is out of bounds."""
@@ -174,13 +179,10 @@ class Option(Facts):
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
             raise UserError(f"{self.flag} takes one of {words}, got {value!r:.80}.")
-        if self.is_path and not value:
-            raise UserError(f"{self.flag} is empty: name a file, or leave it out.")
-        names_none = value in ("", ".", "..") or set("/\\\0") & set(str(value))
-        if self.names_directory and names_none:
-            raise UserError(
-                f"{self.flag} {value!r} can't name a directory: leave out / and \\."
-            )
+        if self.is_local:
+            paths.check_path(self.flag, value)
+        if self.names_directory:
+            paths.check_name(self.flag, value)
         below = self.low is not None and (
             value <= self.low if self.exclusive else value < self.low
         )

@@ -1,11 +1,12 @@
-"""Settings for storage and placement of runs, and for playing episodes."""
+"""Settings for storage and placement of runs."""
 
 import sys
 from dataclasses import dataclass
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, shown
 from xagents_ray.settings import from_python
 from xagents_ray.settings.console import DisplayConfig
+from xagents_ray.settings.episodes import EPISODE_LIMIT
 from xagents_ray.settings.options import Checked, count, option, options
 
 _IN_SEEDS = "every run writes its own in its directory: leave it out"
@@ -28,6 +29,7 @@ class RunConfig(Checked):
     run_dir: str = option(
         "runs",
         "Directory that holds a directory for each run",
+        is_folder=True,
         known_as=("log_dir", "logdir", "output_dir", "save_dir"),
     )
     name: str | None = option(
@@ -39,7 +41,8 @@ class RunConfig(Checked):
     )
     resume: str | None = option(
         None,
-        "Directory of a run to resume from its newest checkpoint, or last",
+        "Directory of a run to resume from its newest valid checkpoint, or last",
+        is_folder=True,
         instead="the same command with the same --study resumes a sweep",
         not_with_seeds="the same command with the same --name resumes all of its runs",
         not_launched="resumes a run on this machine",
@@ -113,6 +116,12 @@ class RunConfig(Checked):
         needs=("eval_every",),
         known_as=("n_eval_episodes",),
     )
+    eval_max_steps: int | None = count(
+        None,
+        f"An evaluation or film gives up when an episode is longer; {EPISODE_LIMIT}",
+        unit="env steps",
+        needs=("eval_every", "monitor_session"),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +140,8 @@ class ConnectionConfig(Checked):
 
     address: str | None = option(
         None,
-        "host:port of a running Ray cluster to train on",
+        "Ray cluster to train on: host:port, or auto for this machine's; default: the "
+        "environment variable RAY_ADDRESS; local starts an own Ray in spite of it",
         needs_ray=True,
         not_launched="names a cluster, as the files that are written do",
     )
@@ -152,6 +162,18 @@ class PlacementConfig(ConnectionConfig):
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
         not_launched="runs without Ray",
+    )
+    worker_env: tuple[str, ...] | None = option(
+        None,
+        "Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for "
+        "the value here, which config.yaml doesn't hold; a dict from Python",
+        known_as=("env_vars", "runtime_env"),
+        takes="Mapping[str, str | None]",
+        expected="NAME=VALUE, NAME, or from Python a dict",
+        to_plain=from_python.variables,
+        instead="set the variables where Ray starts",
+        in_presets=False,
+        needs_ray=True,
     )
     n_actors: int | None = count(
         None,
@@ -232,6 +254,12 @@ class PlacementConfig(ConnectionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for each in self.worker_env or ():
+            if not each.partition("=")[0].isidentifier():
+                raise UserError(
+                    f"--worker-env takes NAME=VALUE or NAME, got {shown(each)}: write "
+                    "LICENSE=/opt/license, or LICENSE for the value here."
+                )
         gpus = self.learner_gpus
         if gpus and not (1e-4 <= gpus <= 1 or float(gpus).is_integer()):
             raise UserError(
@@ -246,70 +274,3 @@ class PlacementConfig(ConnectionConfig):
 
 SESSION_GROUPS = (RunConfig, DisplayConfig, PlacementConfig)
 """Groups whose settings may change between sessions of a run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpisodesConfig(Checked):
-    """Settings shared by playing and evaluating."""
-
-    sample: bool = option(
-        False,
-        "If specified, actions are drawn as in training, not the likeliest as "
-        "with --greedy; epsilon-greedy agents then explore with --epsilon-end",
-        off="--greedy",
-    )
-    eval_epsilon: float = option(
-        0.0,
-        "Probability of a random action in place of the policy's, at each step",
-        low=0,
-        high=1,
-        known_as=("policy_eps", "epsilon_eval"),
-    )
-    seed: int | None = option(
-        None,
-        "Random seed of the environments and the drawn actions",
-        low=0,
-        high=2**31 - 1,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayConfig(EpisodesConfig):
-    """Episodes to play in one environment, and their display and recording."""
-
-    episodes: int = count(1, "Number of episodes to play", unit="episodes")
-    action_idx: int = option(
-        0, "Index of the model's output that holds the action", low=0
-    )
-    frame_delay: float = option(
-        0.0,
-        "Delay between rendered frames, beyond the environment's own speed",
-        low=0,
-        unit="seconds",
-    )
-    frame_dir: str | None = option(None, "Path to directory to save frames as .jpg")
-    frame_frequency: int = count(
-        1, "If --frame-dir is specified, save frames every n frames", unit="frames"
-    )
-    render: bool = option(
-        False, "If specified, the gameplay will be rendered in a window"
-    )
-    render_end: bool = option(
-        False,
-        "If specified, --render and --frame-dir show only the last frame of an episode",
-    )
-    video_dir: str | None = option(
-        None, "Path to directory to save an .mp4 of each episode"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateConfig(EpisodesConfig):
-    """Episodes to evaluate."""
-
-    episodes: int = count(
-        20, "Number of episodes, of all environments together", unit="episodes"
-    )
-    json: bool = option(
-        False, "If specified, the result is printed as JSON with every episode"
-    )

@@ -65,6 +65,25 @@ def newest_valid(directory: Path) -> Path | None:
     return None
 
 
+def load_newest(directory: Path) -> tuple[Checkpoint, list[str]]:
+    """Return the newest valid checkpoint, and a sentence for each one skipped.
+
+    Raises:
+        UserError: there is none, or a newer version of the package wrote one of them.
+    """
+    skipped: list[str] = []
+    for path in all_checkpoints(directory):
+        try:
+            return _read(path), skipped
+        except migrations.NewerFormatError as error:
+            raise UserError(f"{error}.") from None
+        except UserError as error:
+            skipped.append(f"Skipped a damaged checkpoint: {error}")
+    for newest in all_checkpoints(directory):
+        load_checkpoint(newest)  # raises, and names its damage
+    raise UserError(f"{directory.parent} has no checkpoint yet: start it again.")
+
+
 def best_checkpoint(directory: Path, until: float = math.inf) -> Path | None:
     """Return the newest checkpoint, up to a step, that was the best when written."""
     found = (p for p in all_checkpoints(directory) if step_of(p) <= until)

@@ -38,6 +38,7 @@ class Progress:
     env_steps: int = 0  # of all environments together
     resets: int = 0  # rows that only reset an environment
     episode_count: int = 0  # episodes that ended
+    longest_episode: int = 0  # env steps of the longest one of them
     updates: int = 0  # gradient steps
     # Whether the newest episodes reached their goals, as far as that is known.
     successes: deque[bool] = field(default_factory=deque)
@@ -156,6 +157,7 @@ class Progress:
         kept = ("env_steps", "resets", "updates", "dropped", "best_reward", "seconds")
         return {name: getattr(self, name) for name in kept} | {
             "games": self.episode_count,
+            "longest_episode": self.longest_episode,
             "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
             "successes": list(self.successes),
@@ -167,7 +169,9 @@ class Progress:
         for name in ("env_steps", "updates", "dropped"):
             setattr(self, name, int(state[name]))
         self.episode_count = int(state["games"])
-        self.resets = int(state.get("resets", 0))  # older checkpoints have none
+        # Older checkpoints have neither.
+        self.resets = int(state.get("resets", 0))
+        self.longest_episode = int(state.get("longest_episode", 0))
         # Earlier versions used means of fewer episodes too.
         best = state["best_reward"] if "best_window" in state else None
         self.best_reward = None if best is None else float(best)
@@ -179,6 +183,7 @@ class Progress:
     def _ended(self, step: int, episode: Episode) -> EndedEpisode:
         _, _, episode_return, length, success = episode
         self.episode_count += 1
+        self.longest_episode = max(self.longest_episode, length)
         self.rewards.append(episode_return)
         if success is not None:
             if len(self.successes) == self.rewards.maxlen:

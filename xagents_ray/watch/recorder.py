@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from xagents_ray.core.errors import Stopped
+from xagents_ray.core.files import replace_bytes
+from xagents_ray.core.parsing import read_bounded
 from xagents_ray.core.process import without_packages
 from xagents_ray.core.reports import Evaluated
 from xagents_ray.settings.config import Config
@@ -17,6 +20,7 @@ from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.progress import EndedEpisode
 
 _TRACK_SECONDS = 1.0
+_WANDB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _P = ParamSpec("_P")
 
 
@@ -58,20 +62,30 @@ class TensorBoard:
 
 
 class Wandb:
-    """A run of Weights & Biases, offline with WANDB_MODE=offline."""
+    """A run of Weights & Biases, offline with WANDB_MODE=offline.
+
+    It is created beside a run of the user's own. Its ID is stored in the run's
+    directory, so that a resumed run continues it.
+    """
 
     def __init__(self, name: str, config: Mapping[str, Any], directory: Path) -> None:
         self._wandb = importlib.import_module("wandb")
         settings = self._wandb.Settings(silent=True, init_timeout=30, console="off")
+        known = directory / "wandb" / "run-id"
         self._run = self._wandb.init(
             project="xagents-ray",
             name=name,
             config=dict(config),
             dir=str(directory),
             settings=settings,
+            reinit="create_new",
+            id=_stored_id(known),
+            resume="allow",
         )
+        known.parent.mkdir(exist_ok=True)
+        replace_bytes(known, self._run.id.encode())
         self._run.define_metric("*", step_metric="env_steps")
-        self._newest = 0
+        self._newest = int(self._run.step or 0)  # that of a run that is continued
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log numbers, even for an earlier step, as evaluations may end late."""
@@ -80,10 +94,20 @@ class Wandb:
 
     def video(self, step: int, path: Path) -> None:
         video = self._wandb.Video(str(path), format="mp4")
-        self._run.log({"video": video}, step=step)
+        self._newest = max(step, self._newest)
+        self._run.log({"video": video}, step=self._newest)
 
     def close(self) -> None:
         self._run.finish()
+
+
+def _stored_id(path: Path) -> str | None:
+    """Return the ID of the W&B run that a run logs to; None before its first one."""
+    try:
+        found = read_bounded(path, 64).decode()
+    except (OSError, ValueError):
+        return None
+    return found if _WANDB_ID.fullmatch(found) else None
 
 
 Tracker = TensorBoard | Wandb

@@ -35,7 +35,9 @@ class Result:
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change;
             `actors_by_envs` has the number of env actors by their number of
-            environments, `busy_share` the share of the cores that these can keep busy.
+            environments, `busy_share` the share of the cores that these can keep busy,
+            and on Ray `snapshot_age` the seconds since the state of the learner from
+            which it would have been restored.
         n_actors: number of env actors; 0 if there was nothing to do.
         learner_threads: number of cores that the learner used; 0 if there was nothing
             to do.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xagents_ray.core.errors import check_finite
 from xagents_ray.core.reports import Collected, WatchedDriver
@@ -32,7 +32,9 @@ class Telemetry:
         watch: ProgressListener | None,
         callbacks: Callbacks,
     ) -> None:
-        self._supervision, self._progress = driver.supervision, progress
+        self._driver, self._supervision = driver, driver.supervision
+        self._progress = progress
+        progress.replay_size = driver.replay_size  # of a resumed run
         self._recorder, self._display, self._watch = recorder, display, watch
         self._callbacks, self._config = callbacks, config.algorithm
         self._has_advised = False
@@ -50,6 +52,7 @@ class Telemetry:
     def collected(self, round_: Collected, waited: float) -> None:
         """Measure a round of rollouts that arrived after `waited` seconds."""
         self._progress.lags.update(round_.lags)
+        self._progress.replay_size = self._driver.replay_size
         self.profile.collected(
             round_.reports, round_.replay_seconds, waited, round_.dropped
         )
@@ -83,6 +86,11 @@ class Telemetry:
         if self._supervision is not None:
             for warning in self._supervision.take_warnings():
                 self._display.warn(warning)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the profile and the supervision's values for the run's summary."""
+        supervised = {} if self._supervision is None else self._supervision.summary()
+        return {**self.profile.summary(), **supervised}
 
     def close(self, video: Path | None) -> None:
         """Record the last metrics."""

@@ -43,7 +43,8 @@ def _published(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(supervisions, "importlib", modules)
     driver, log, fleet = FakeDriver(), FailureLog(), SimpleNamespace(versions=[3, 4])
     log.count("env actors")
-    supervision: Any = supervisions.RaySupervision("ppo", log, fleet)  # type: ignore[arg-type]
+    parts: Any = fleet, SimpleNamespace(age=1.5)
+    supervision: Any = supervisions.RaySupervision("ppo", log, *parts)
     driver.supervision = supervision
     given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 1}
     config = Config.of(find_algorithm("ppo").config, given)

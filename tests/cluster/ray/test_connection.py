@@ -22,7 +22,7 @@ import psutil
 import pytest
 from processes import wait_for
 
-from xagents_ray.cluster.ray import authentication, connection, ray_session
+from xagents_ray.cluster.ray import authentication, connection, own_ray, ray_session
 from xagents_ray.cluster.ray.authentication import DashboardLink
 from xagents_ray.cluster.ray.ray_session import RayProcesses, RaySession
 from xagents_ray.core.errors import UserError
@@ -115,7 +115,7 @@ def test_a_ray_that_is_imported_already_hears_of_it(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     made = RaySession()
     made.set(authentication.for_own_ray())
-    connection._import(logs=True)
+    own_ray.import_ray(logs=True)
     assert raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
     made.restore()
     assert raylet.get_authentication_mode() == raylet.AuthenticationMode.DISABLED
@@ -294,6 +294,12 @@ def test_a_machine_outside_the_cluster_is_told_how_to_join() -> None:
     error = RuntimeError("No node info found matching attributes: ''")
     said = str(connection._refused("10.0.0.1:6379", error))
     assert "`ray start --address 10.0.0.1:6379 --num-cpus 0` makes this" in said
+
+
+def test_rays_reason_is_shown_whole() -> None:
+    error = RuntimeError("Version mismatch:\n  cluster has 2.56.0\n  this has 2.60.0.")
+    said = str(connection._refused("10.0.0.1:6379", error))
+    assert "Version mismatch: cluster has 2.56.0 this has 2.60.0; run" in said
 
 
 def test_a_silent_head_counts_as_lost_after_a_while(

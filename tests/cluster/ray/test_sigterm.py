@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.ray import own_ray
 
 _INSTALLED = "_ZN3ray6RayLog36is_failure_signal_handler_installed_E"
 
@@ -28,7 +28,7 @@ def test_ray_prints_nothing_at_sigterm(
 ) -> None:
     """Ray installs its handlers once in a process, so `ray.init` takes nothing back."""
     extension = ctypes.CDLL(str(importlib.import_module("ray._raylet").__file__))
-    connection._keep_sigterm()
+    own_ray.keep_sigterm()
     assert ctypes.c_bool.in_dll(extension, _INSTALLED).value
     os.kill(os.getpid(), signal.SIGTERM)
     assert received == [signal.SIGTERM]

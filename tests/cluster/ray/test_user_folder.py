@@ -1,5 +1,6 @@
 """What of the folder of a user's modules leaves this machine."""
 
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from xagents_ray.cluster.ray import user_folder
+from xagents_ray.core import user_code
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.objects import install_definitions
 
 _STAYS = (
     *(".env", ".env.local", ".netrc", ".aws/credentials", ".ssh/id", ".git/config"),
@@ -112,3 +115,42 @@ def test_a_folder_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path("project").resolve()
     with pytest.raises(UserError, match=r"can't be sent .* more than 0 MiB\): keep"):
         user_folder.join_with_folder(_Ray(), "a:1", folder, {})
+
+
+@pytest.mark.parametrize(
+    ("hosts", "sent", "enters"),
+    [
+        (["a", "a"], {}, True),
+        (["a", "b"], {}, False),  # another machine may lack the folder
+        (["a"], {"working_dir": "gcs://it.zip"}, False),  # workers are in it
+        (["a"], {"env_vars": {"A": "1"}}, True),
+    ],
+)
+def test_workers_of_one_machine_enter_the_working_directory(
+    hosts: list[str],
+    sent: dict[str, Any],
+    enters: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray was started in another one, where relative files are not found."""
+    Path("here").mkdir()
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("here")
+    context = SimpleNamespace(runtime_env=sent)
+    ray = SimpleNamespace(
+        nodes=lambda: [{"NodeManagerAddress": host} for host in hosts],
+        get_runtime_context=lambda: context,
+    )
+    definitions, before = user_folder.export_folder(ray), Path.cwd()
+    monkeypatch.chdir("../elsewhere")
+    install_definitions(definitions)
+    assert (Path.cwd() == before) is enters
+    assert "" not in sys.path and str(before) not in sys.path
+
+
+def test_a_folder_that_a_worker_lacks_is_not_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = Path.cwd()
+    user_code.enter_folder("missing")
+    assert Path.cwd() == before

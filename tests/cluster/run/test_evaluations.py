@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Takes, crash
+from ray.exceptions import RayTaskError
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray.calls import FailureLog, RayCalls
 from xagents_ray.cluster.run import evaluator as evaluations_module
 from xagents_ray.cluster.run.evaluator import Evaluations
+from xagents_ray.core.errors import EndlessEpisode
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
@@ -32,7 +34,7 @@ def evaluations(
     """Return those of evaluators that take so long for one each, or fail."""
     rest = iter(turns)
 
-    def evaluate(weights: Any, count: int, seed: int) -> Takes:
+    def evaluate(weights: Any, count: int, seed: int, *bounds: Any) -> Takes:
         turn = next(rest)
         if isinstance(turn, Exception):
             return Takes(1.0, turn)
@@ -46,17 +48,59 @@ def evaluations(
     return Evaluations(calls, make, run)
 
 
+def _all(ray: FakeRay, beside: Evaluations) -> list[Any]:
+    """Return the evaluations that end during training, for some hours."""
+    ended = list[Any]()
+    for _ in range(1_500):
+        ended += beside.ended(is_last=False)
+        ray.sleep(10)
+    return ended
+
+
 def test_training_never_waits_for_an_evaluation(
     ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, *[600.0] * 50)
     before = ray.now
     for step in range(50):
-        beside.begin(step, "weights")
+        beside.begin(step, "weights", 0)
         assert beside.ended(is_last=False) == []
     assert ray.now == before
-    assert beside.ended(is_last=True) == [Evaluated(step, 15.0) for step in range(50)]
-    assert not log.counts
+
+
+def test_the_end_of_a_run_waits_for_the_newest_evaluation_alone(
+    ray: FakeRay, log: FailureLog, run: RunSpec
+) -> None:
+    beside, before = evaluations(ray, log, run, *[600.0] * 50), ray.now
+    for step in range(50):
+        beside.begin(step, "weights", 0)
+    ended = beside.ended(is_last=True)
+    assert ray.now - before < 1_210  # the one in progress, and the newest
+    assert [each for each in ended if isinstance(each, Evaluated)] == [
+        Evaluated(0, 15.0),
+        Evaluated(49, 15.0),
+    ]
+    skipped = [each.step for each in ended if isinstance(each, FailedEvaluation)]
+    assert skipped == [*range(1, 49)]  # so that their states are dropped
+    assert log.counts == {"evaluations skipped": 48}
+    (sentence,) = log.warnings
+    assert sentence.startswith("The evaluation at 1 steps is skipped for a newer one")
+    assert "--eval-every" in sentence
+
+
+def test_an_episode_without_end_costs_no_evaluator(
+    ray: FakeRay, log: FailureLog, run: RunSpec
+) -> None:
+    endless = RayTaskError("evaluate", "Traceback", EndlessEpisode("It doesn't end."))
+    beside = evaluations(ray, log, run, endless, 1.0)
+    beside.begin(0, "weights", 700)
+    first = beside.actor
+    beside.begin(1, "weights", 800)
+    expected = [FailedEvaluation(0), Evaluated(1, 15.0)]
+    assert beside.ended(is_last=True) == expected
+    assert beside.actor is first
+    assert [arguments[3:] for _, arguments in first.asked] == [(None, 700), (None, 800)]
+    assert log.warnings == ["The evaluation at 0 steps failed: It doesn't end"]
 
 
 def test_weights_that_wait_fit_into_the_object_store(
@@ -66,13 +110,15 @@ def test_weights_that_wait_fit_into_the_object_store(
     state = 5 * 4 * layout.n_weights
     monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * state)
     beside = evaluations(ray, log, run, *[600.0] * 50)
-    begun = [beside.begin(step, "weights") for step in range(10)]
-    assert begun == [True] * 4 + [False] * 6
-    assert [each.step for each in beside.ended(is_last=True)] == [0, 1, 2, 3]
+    for step in range(10):
+        beside.begin(step, "weights", 0)
+    skipped = [FailedEvaluation(step) for step in range(1, 7)]
+    assert beside.ended(is_last=False) == skipped
     assert log.counts == {"evaluations skipped": 6}
     (sentence,) = log.warnings
-    assert sentence.startswith("The evaluation at 4 steps is skipped")
-    assert "--eval-every" in sentence
+    assert sentence.startswith("The evaluation at 1 steps is skipped for a newer one")
+    ray.sleep(5_000)
+    assert [each.step for each in _all(ray, beside)] == [0, 7, 8, 9]
 
 
 def test_one_that_fails_costs_no_other(
@@ -80,8 +126,8 @@ def test_one_that_fails_costs_no_other(
 ) -> None:
     beside = evaluations(ray, log, run, 1.0, crash(), NEVER, 1.0, 1.0)
     for step in range(5):
-        beside.begin(step, "weights")
-    assert beside.ended(is_last=True) == [
+        beside.begin(step, "weights", 0)
+    assert _all(ray, beside) == [
         Evaluated(0, 15.0),
         FailedEvaluation(1),
         FailedEvaluation(2),
@@ -100,8 +146,9 @@ def test_a_slow_one_is_given_ten_times_the_longest(
 ) -> None:
     beside = evaluations(ray, log, run, 1_000.0, 6_000.0, 1.0)
     for step in range(3):
-        beside.begin(step, "weights")
-    assert [each.step for each in beside.ended(is_last=True)] == [0, 1, 2]
+        beside.begin(step, "weights", 0)
+    assert [each.step for each in _all(ray, beside)] == [0, 1, 2]
+    assert not log.counts
 
 
 def test_one_that_hangs_is_noticed_beside_training(
@@ -109,7 +156,7 @@ def test_one_that_hangs_is_noticed_beside_training(
 ) -> None:
     beside = evaluations(ray, log, run, NEVER, 1.0)
     for step in range(2):
-        beside.begin(step, "weights")
+        beside.begin(step, "weights", 0)
     ended, began = list[Any](), ray.now
     while Evaluated(1, 15.0) not in ended:
         ray.sleep(10)
@@ -122,10 +169,10 @@ def test_one_whose_process_dies_has_a_successor(
     ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, 600.0, 1.0)
-    beside.begin(0, "weights")
+    beside.begin(0, "weights", 0)
     first = beside.actor
     first.die()
-    beside.begin(1, "weights")
+    beside.begin(1, "weights", 0)
     expected = [FailedEvaluation(0), Evaluated(1, 15.0)]
     assert beside.ended(is_last=True) == expected
     assert beside.actor is not first

@@ -1,4 +1,4 @@
-"""A cluster of three nodes loses one in mid-run; the run reaches its target."""
+"""A cluster of three nodes loses some in mid-run; the run reaches its target."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from processes import start
 
 _CLUSTER = """
@@ -25,6 +26,96 @@ print("removed", flush=True)
 sys.stdin.readline()
 cluster.shutdown()
 """
+_CHANGING_CLUSTER = """
+import sys, psutil, ray
+from ray.cluster_utils import Cluster
+store = {"object_store_memory": 200_000_000}
+head = {"num_cpus": 0, "include_dashboard": False, **store}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+# The learner claims the core of one node, and two env actors share that of the other.
+def add():
+    for _ in range(4):  # on a busy machine, a node may not start within Ray's limits
+        before = set(psutil.Process().children())
+        try:
+            return cluster.add_node(num_cpus=1, **store)
+        except Exception:
+            for child in set(psutil.Process().children()) - before:
+                child.kill()
+nodes = [add() for _ in range(2)]
+cluster.wait_for_nodes()
+print(cluster.address, flush=True)
+for line in sys.stdin:
+    if line == "lose learner\\n":
+        ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
+        # Ray's public list of actors needs the dashboard.
+        actors = ray._private.state.actors().values()
+        learners = [a for a in actors if "Learner" in a["ActorClassName"]]
+        home = {each["Address"]["NodeID"] for each in learners}
+        ray.shutdown()
+        nodes.sort(key=lambda node: node.node_id not in home)
+    if line.startswith("lose"):
+        cluster.remove_node(nodes.pop(0), allow_graceful=False)
+    elif line == "add\\n":
+        nodes.append(add())
+    else:
+        break
+    print("done", flush=True)
+cluster.shutdown()
+"""
+_ENV = """
+from pathlib import Path
+import gymnasium as gym, numpy as np
+class Paying(gym.Env):
+    "Pays once the test has written a file."
+    observation_space = gym.spaces.Box(-1, 1, (4,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.pay = 0, float(Path("PAY").exists())
+        return np.zeros(4, np.float32), {}
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(4, np.float32), self.pay, self.steps >= 20, False, {}
+"""
+_RUN = """
+import sys
+import xagents_ray.commands.cli as cli
+from xagents_ray.cluster.run import actor_pool, learner_start
+learner_start._REPORT_SECONDS, actor_pool._CLAIM_SECONDS = 3.0, 1.0
+sys.exit(cli.run(sys.argv[1:]))
+"""
+_WORDS = (
+    "train ppo --env paying:Paying --n-envs 4 --n-actors 2 --n-steps 16 --seed 1 "
+    "--jit off --target-reward 19 --reward-buffer-size 20 --max-steps 100000000"
+)
+
+_AWAY_SECONDS = 6.0
+
+
+class _Output:
+    """What a run has printed, and how far the test has read it."""
+
+    def __init__(self, run: "subprocess.Popen[str]", seconds: float) -> None:
+        self._run, self._end = run, time.monotonic() + seconds
+        self._read = 0
+
+    @property
+    def text(self) -> str:
+        return Path("output").read_text()
+
+    def wait_for(self, pattern: str) -> None:
+        """Wait until a pattern occurs after the last one."""
+        while not (found := re.compile(pattern).search(self.text, self._read)):
+            assert self._run.poll() is None, self.text
+            assert time.monotonic() < self._end, f"no {pattern} in\n{self.text}"
+            time.sleep(0.2)
+        self._read = found.end()
+
+    def wait_for_steps(self) -> None:
+        """Wait until the run has learned and collected more."""
+        self._read = len(self.text)
+        for _ in range(2):
+            self.wait_for(r"steps: [1-9]")
 
 
 def test_a_run_survives_the_loss_of_a_node() -> None:
@@ -56,3 +147,53 @@ def test_a_run_survives_the_loss_of_a_node() -> None:
     assert "it is replaced" in text or "it is restored" in text
     assert re.search(r"^Lost and replaced: ", text, re.MULTILINE)
     assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_a_run_continues_when_lost_nodes_are_back() -> None:
+    """Both are away for a few seconds; longer waits have a test with Ray as a fake."""
+    Path("paying.py").write_text(_ENV.replace("PAY", str(Path("pay").absolute())))
+    # A process that is gone is noticed after 3 seconds, not 15.
+    quick = {"RAY_health_check_period_ms": "1000"}
+    quick["RAY_health_check_failure_threshold"] = "3"
+    own = {"RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": "/tmp", **quick}
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with start("-c", _CHANGING_CLUSTER, env={**os.environ, **own}, **pipes) as nodes:
+        address = nodes.stdout.readline().strip()
+
+        def tell(line: str) -> None:
+            nodes.stdin.write(f"{line}\n")
+            nodes.stdin.flush()
+            assert nodes.stdout.readline() == "done\n"
+
+        with Path("output").open("w") as file:
+            words = *_WORDS.split(), "--address", address
+            run = start("-c", _RUN, *words, stdout=file, stderr=subprocess.STDOUT)
+        output = _Output(run, 900)  # on a busy machine, a node takes a minute to start
+        try:
+            output.wait_for_steps()
+            tell("lose learner")
+            output.wait_for("The learner died; it is restored from its last snapshot")
+            time.sleep(_AWAY_SECONDS)
+            output.wait_for("Waiting for Ray to place a new learner.*--learner-timeout")
+            tell("add")
+            output.wait_for_steps()
+            tell("lose actors")
+            output.wait_for(r"Env actor \d died; it is replaced")
+            output.wait_for_steps()
+            time.sleep(_AWAY_SECONDS)
+            tell("add")
+            for _ in range(2):
+                output.wait_for(r"Env actor \d is back on the cores of its claim")
+            Path("pay").touch()
+            assert run.wait(timeout=60) == 0, output.text
+        finally:
+            run.kill()
+            run.wait()
+            nodes.stdin.write("end\n")
+            nodes.stdin.flush()
+    assert "Reward achieved in" in output.text
+    assert f"The Ray cluster at {address} requires no token, so whoever" in output.text
+    assert "Other users of this machine can write to /tmp/ray/session" in output.text
+    assert re.search(r"^Lost and replaced: ", output.text, re.MULTILINE)
+    assert "Traceback" not in output.text

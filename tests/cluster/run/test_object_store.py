@@ -1,15 +1,21 @@
 """How much room a run asks of Ray's object store."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.cluster.run.preflight import store_bytes
+from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.run.local import start_local_driver
+from xagents_ray.run.replay_buffer import check_sampled
 from xagents_ray.settings.config import Config
 
 _SPEC = EnvSpec((4,), "float32", 1, 2)
@@ -45,10 +51,14 @@ def _weighs(agent: str, **settings: Any) -> float:
     return more / (_MEGABYTES * 1e6)
 
 
+def test_a_small_run_needs_little_more_than_the_spare_room() -> None:
+    assert 128 < store_bytes(_run("ppo")) / 2**20 < 132
+
+
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_weights_and_snapshots_have_room(agent: str) -> None:
     """Five versions of the weights, and six states: two networks, Adam's moments."""
-    assert _weighs(agent) == pytest.approx(5 + 6 * 4, abs=0.5)
+    assert _weighs(agent) == pytest.approx(5 + 7 * 4, abs=0.5)
 
 
 def test_every_version_that_acts_has_room() -> None:
@@ -56,6 +66,45 @@ def test_every_version_that_acts_has_room() -> None:
     assert _weighs("ppo", **lag) == pytest.approx(_weighs("ppo") + 2, abs=0.1)
     together, apart = _weighs("ppo", **lag), _weighs("ppo", **free)
     assert apart == pytest.approx(together + 2, abs=0.1)
+
+
+def test_masks_and_states_of_rollouts_have_room() -> None:
+    """A mask per row, and a state per rollout."""
+    n_envs, steps = 4, 8
+    sizes = {"n_steps": steps, "mini_batches": 1}
+    plain = _run("ppo", **sizes)
+    masked = replace(plain, spec=replace(_SPEC, n_actions=500, has_action_masks=True))
+    recurrent = _run("ppo", memory="lstm:2000", **sizes)
+    rows = n_envs * (steps + 1)
+    assert rollout_bytes(masked) - rollout_bytes(plain) == 500 * rows
+    more = rollout_bytes(recurrent) - rollout_bytes(plain)
+    assert more >= 4 * 2 * 2000 * n_envs == pytest.approx(more, rel=0.2)
+
+
+def test_sampled_sequences_have_room() -> None:
+    """Frames that consecutive rows share are sampled once."""
+    plain = _run("dqn", rollout_length=64, memory="lstm:8", train_frequency=8)
+    images = replace(plain, spec=EnvSpec((84, 84), "uint8", 4, 2))
+    batches = 64 * 4 // 8 + 1
+    rows = batches * 32 * (64 + 4)
+    assert images.sampled_bytes == pytest.approx(rows * 84 * 84, rel=0.02)
+    assert store_bytes(images) - store_bytes(plain) < 3.5 * images.sampled_bytes
+
+
+def test_sampled_sequences_that_memory_cannot_hold_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long, plain = _run("dqn", memory="lstm:8", rollout_length=64), _run("dqn")
+    unused: Any = None
+    free = SimpleNamespace(available=long.sampled_bytes)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    check_sampled(long)
+    free.available -= 1
+    said = r"up to 0.0 GiB of sequences, more than .* lower --rollout-length"
+    with pytest.raises(UserError, match=said):
+        start_local_driver(long, unused, print)
+    free.available = 0
+    check_sampled(plain)
 
 
 def test_a_replay_that_is_saved_needs_a_few_pieces_only() -> None:

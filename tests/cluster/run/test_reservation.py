@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, Group
+from ray.exceptions import ActorDiedError
 
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run import nodes, reservation
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run import nodes, placement, reservation
 from xagents_ray.cluster.run.placement import RunParts
 from xagents_ray.cluster.run.reservation import Reservation
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
 
 
@@ -230,6 +233,21 @@ def test_a_process_that_holds_all_cores_gives_its_own_to_the_run(
     assert "on what this Ray task or actor holds, 4 cores: give" in reserved.notes[0]
 
 
+def test_a_full_placement_group_names_its_own_holders(reserve: Any) -> None:
+    """An actor without cores holds the group; the cluster's holders are others."""
+    ray = FakeCluster({"CPU": 16})
+    begin_another_run(ray, 6)
+    ray.current = Group(ray, [{"CPU": 2}, {"CPU": 2}], "mine")
+    assert ray.current.place()
+    ray.assigned = {}
+    with pytest.raises(UserError) as error:
+        reserve(ray)
+    assert str(error.value) == (
+        "No core is free for an env actor, as tasks and actors in this process's "
+        "placement group hold 4: wait, or enlarge the group."
+    )
+
+
 def test_a_signal_withdraws_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Ray may be that of the user's program, and outlive the run."""
     ray = FakeCluster({"CPU": 4})
@@ -238,6 +256,22 @@ def test_a_signal_withdraws_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: Any = SimpleNamespace(ray=ray, shutdown_requested=lambda: ray.now > 1_000)
     with pytest.raises(Stopped):
         reservation.reserve(calls, run_of(), False)
+    assert [group.state for group in ray.groups] == ["REMOVED"]
+
+
+def test_a_claim_is_withdrawn_where_the_parts_of_a_run_cannot_be_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = FakeCluster({"CPU": 4})
+    monkeypatch.setattr(reservation, "time", ray)
+
+    def fail(ray: Any) -> Any:
+        raise ActorDiedError
+
+    monkeypatch.setattr(placement, "live_nodes", fail)
+    calls: Any = RayCalls(ray, Signals())
+    with pytest.raises(ActorDiedError):
+        RunParts(calls, run_of(n_envs=4), ())
     assert [group.state for group in ray.groups] == ["REMOVED"]
 
 
@@ -250,7 +284,7 @@ def test_only_a_sweeps_trial_has_exactly_its_claims(
     if has_claim:
         ray.current = Group(ray, [{"CPU": 1.0}, {"CPU": 0.5}, {"CPU": 0.5}], "")
         assert ray.current.place()
-    calls: Any = SimpleNamespace(ray=ray, shutdown_requested=lambda: False)
+    calls: Any = RayCalls(ray, Signals())
     parts = RunParts(calls, run_of(n_envs=4), (), has_claim)
     assert parts.shares.envs == ((2, 2) if has_claim else (1, 1, 1, 1))
     parts.release()

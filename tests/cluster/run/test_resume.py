@@ -227,11 +227,11 @@ def test_what_resume_refuses(train: Train) -> None:
     assert "can't change" in refused("ppo", "--resume", run, "--env", "Acrobot-v1")
     again = ["--env", "CartPole-v1", "--max-steps", "9", "--name", "a", "--local"]
     assert f"--resume {run}" in refused("ppo", *again)
-    newest = all_checkpoints(Path(run) / "checkpoints")[0]
-    arrays = newest / "arrays.npz"
-    data = bytearray(arrays.read_bytes())
-    data[len(data) // 2] ^= 1
-    arrays.write_bytes(data)
+    for checkpoint in all_checkpoints(Path(run) / "checkpoints"):
+        arrays = checkpoint / "arrays.npz"
+        data = bytearray(arrays.read_bytes())
+        data[len(data) // 2] ^= 1
+        arrays.write_bytes(data)
     assert "arrays.npz" in refused("ppo", "--resume", run)
     shutil.rmtree(Path(run) / "checkpoints")
     assert "no checkpoint" in refused("ppo", "--resume", "last")

@@ -11,8 +11,10 @@ from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
-from xagents_ray.cluster.run.actor_pool import ActorPool, error_line
+from xagents_ray.cluster.run.actor_errors import error_line
+from xagents_ray.cluster.run.actor_pool import ActorPool
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
+from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.signals import Signals
@@ -92,7 +94,7 @@ class _Started:
         self.fleet = RolloutScheduler(calls, config, self.pool, *weights)
         self.pool.wait_until_ready()
 
-    def next_weights(self) -> Ref:
+    def next_weights(self, lost: Ref | None = None) -> Ref:
         return self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
 
     def acting_weights(self) -> Ref:
@@ -129,7 +131,7 @@ def test_rounds_do_not_wait_for_a_replacement_that_cannot_be_placed(
     rounds = [started.round() for _ in range(1_000)]
     assert all(count == 1 for count, _ in rounds)
     assert max(seconds for _, seconds in rounds) < 2
-    (overdue,) = [s for s in started.log.warnings if "did not start within 130 s" in s]
+    (overdue,) = [s for s in started.log.warnings if "did not start within 120 s" in s]
     assert "`ray status`" in overdue
     assert "continues without its 4 environments" in overdue
     assert started.made == [1, 2]
@@ -160,7 +162,7 @@ def test_a_run_ends_once_when_no_replacement_can_be_placed(
     began = ray.now
     started.fleet.launch(Ref(1), 0)
     fleet = started.fleet
-    with pytest.raises(Broken, match="did not start within 130 s"):
+    with pytest.raises(Broken, match="did not start within 120 s"):
         fleet.newest(2, 0) if asynchronous else fleet.round()
     assert ray.now - began < 135
 
@@ -191,8 +193,40 @@ def test_when_the_last_one_is_given_up_nobody_waits_for_what_cannot_be_placed(
 
 @pytest.mark.parametrize("starts", [NEVER, 500.0])
 def test_a_start_that_takes_too_long_is_refused(ray: FakeRay, starts: float) -> None:
-    with pytest.raises(Broken, match="Ray started no env actor within 125 s"):
+    with pytest.raises(Broken, match="Ray started no env actor within 120 s"):
         _Started(ray, lambda *_: _actor(ray, starts), 1)
+
+
+def test_actors_that_start_one_after_another_are_waited_for(ray: FakeRay) -> None:
+    delays, began = iter([300.0, 100.0, 200.0, 300.0]), ray.now
+    _Started(ray, lambda *_: _actor(ray, next(delays)), 4)
+    with pytest.raises(Broken, match="Ray started no env actor within 120 s"):
+        _Started(ray, lambda number, _: _actor(ray, NEVER if number else 1.0), 100)
+    assert ray.now - began < 300 + 125
+
+
+@pytest.mark.parametrize(("count", "tries"), [(1, [2]), (3, [1, 1, 1])])
+def test_a_constructor_that_always_raises_ends_the_start(
+    ray: FakeRay, count: int, tries: list[int]
+) -> None:
+    try:
+        raise FileNotFoundError("data/level.txt")
+    except FileNotFoundError as error:
+        cause, trace = error, traceback.format_exc()
+    made = [0] * count
+
+    def make(number: int, _: int) -> FakeActor:
+        made[number] += 1
+        actor = _actor(ray, NEVER)
+        title = "ray::EnvActor.__init__"
+        error = RayTaskError("__init__", trace, cause, proctitle=title, actor_id="1")
+        actor.die(ActorDiedError(error))
+        return actor
+
+    with pytest.raises(Broken, match=r"FileNotFoundError: data/level\.txt") as raised:
+        _Started(ray, make, count)
+    assert made == tries
+    assert "data/level.txt" in raised.value.trace
 
 
 def test_an_actor_that_refuses_its_settings_ends_the_start_with_its_sentence(
@@ -363,6 +397,33 @@ def test_an_actor_that_crashes_keeps_its_claim(ray: FakeRay) -> None:
     assert claims.made == [(1, True)]
 
 
+def test_giving_an_actor_up_ends_the_one_that_returns_to_its_claim(
+    ray: FakeRay,
+) -> None:
+    """Else it would hold its cores until the run ends."""
+    started = _Started(ray, lambda *_: _actor(ray), 2, max_actor_restarts=1)
+    claims = _Claims(started)
+    started.round()
+    claims.lost = [1]
+    started.actors[1].die()
+    for _ in range(5):
+        started.round()
+    elsewhere = started.actors[1]
+    started.pool._make = lambda _: returning
+    returning, claims.lost = _actor(ray, NEVER), []
+    for _ in range(20):
+        started.round()
+    assert started.pool.slots[1].returning is returning
+    slot = started.pool.slots[1]
+    slot.failures = 1
+    elsewhere.die()
+    for _ in range(10):
+        started.round()
+    assert slot.actor is None
+    assert returning.is_dead
+    assert slot.returning is slot.returned is None
+
+
 def test_an_actor_whose_claim_is_lost_while_it_starts_moves(ray: FakeRay) -> None:
     """Ray takes a while to notice that a node is gone."""
     started = _Started(ray, lambda _, before: _actor(ray, 40.0 if before else 1.0), 2)
@@ -439,6 +500,42 @@ def test_rollouts_for_which_the_learner_failed_to_act_are_requested_again(
     assert started.log.counts == {"rollouts": 2}
 
 
+class _Weights:
+    """A learner whose weights are on their way to the driver for 0.3 s."""
+
+    def start(self) -> tuple[int, list[str]]:
+        return 1, []
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def ping(self) -> None: ...
+
+    def weights(self, version: int) -> Takes:
+        return Takes(0.0, version, transit=0.3)
+
+
+def test_weights_on_their_way_to_the_driver_delay_no_rollout(ray: FakeRay) -> None:
+    """The driver doesn't need them: 64 actors made 3.9 rollouts/s."""
+    started = _Started(ray, lambda *_: _actor(ray), 64, asynchronous=True, policy_lag=1)
+    learner = SupervisedLearner(
+        started.calls, lambda: FakeActor(ray, _Weights()), 1.0, 60
+    )
+    learner.wait_until_ready()
+    started.fleet._weights = learner.available_weights
+    first = learner.available_weights()
+    count, began = 0, ray.now
+    while ray.now - began < 20:
+        count += len(started.fleet.newest(1, 0))
+    assert count / (ray.now - began) == pytest.approx(64, rel=0.1)
+    first.error = ObjectLostError("1", None, "")  # the calls themselves say it
+    for _ in range(3):
+        started.fleet.newest(64, 0)
+    assert learner.version == 2
+    assert started.fleet.versions == [2] * 64
+    assert not started.log.counts
+
+
 def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
     """An actor can't begin while its weights are still being learned."""
     started = _Started(ray, lambda *_: _actor(ray), 1, actor_timeout=5)
@@ -458,7 +555,7 @@ def test_waiting_for_new_weights_requests_no_rollout_twice(ray: FakeRay) -> None
     started = _Started(ray, lambda *_: _actor(ray), 2, asynchronous=True, policy_lag=1)
     fleet = started.fleet
 
-    def weights() -> Ref:
+    def weights(lost: Ref | None = None) -> Ref:
         assert fleet.heads() == []
         fleet.tend(0)
         return Ref(1)

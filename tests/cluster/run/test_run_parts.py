@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.placement import RunParts, remote_class
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.run import PlacementConfig
 
 
 class _Service: ...
@@ -57,3 +60,31 @@ def test_claims_are_lost_whose_bundles_are_on_no_live_node(
     assert list(parts.lost_claims()) == lost
     parts._reserved.group = None  # its parts share the cores of a Ray task
     assert list(parts.lost_claims()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "visible", "expected"),
+    [
+        ({}, None, {}),
+        ({}, "-1", {"CUDA_VISIBLE_DEVICES": "-1"}),
+        ({"A": "1"}, None, {"A": "1"}),
+        ({"A": "1"}, "0", {"A": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+    ],
+)
+def test_actors_have_the_variables_beside_their_gpus(
+    given: dict[str, str], visible: str | None, expected: dict[str, str]
+) -> None:
+    parts: Any = RunParts.__new__(RunParts)
+    parts._variables = given
+    wanted = {"runtime_env": {"env_vars": expected}} if expected else {}
+    assert parts._environment(visible) == wanted
+
+
+def test_variables_without_a_value_have_the_value_here() -> None:
+    given: Any = {"FILE": "/opt/a=b", "EMPTY": "", "TOKEN": None}
+    placement = PlacementConfig(worker_env=given)
+    assert placement.worker_env == ("FILE=/opt/a=b", "EMPTY=", "TOKEN")
+    found = worker_variables(placement, {"TOKEN": "secret", "FILE": "other"})
+    assert found == {"FILE": "/opt/a=b", "EMPTY": "", "TOKEN": "secret"}
+    with pytest.raises(UserError, match="--worker-env TOKEN: it isn't set here; set"):
+        worker_variables(placement, {})

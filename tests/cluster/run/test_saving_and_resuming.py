@@ -1,4 +1,4 @@
-"""What a distributed run saves, and how it is resumed; Ray is a fake."""
+"""What a distributed run learns from, saves and resumes; Ray is a fake."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,12 +79,12 @@ class _Learner:
 class _Started:
     """A driver whose env actors and learner are ready."""
 
-    def __init__(self, ray: FakeRay, *actors: _EnvActor, **settings: Any) -> None:
+    def __init__(
+        self, ray: FakeRay, *actors: _EnvActor, agent: str = "ppo", **settings: Any
+    ) -> None:
         given = {"env": "CartPole-v1", "max_steps": 1_000, "n_envs": 2 * len(actors)}
-        run = prepare_run(
-            find_algorithm("ppo"),
-            Config.of(find_algorithm("ppo").config, {**given, **settings}),
-        )
+        row = find_algorithm(agent)
+        run = prepare_run(row, Config.of(row.config, {**given, **settings}))
         self.learner, signals = _Learner(), Signals()
         signals.on_first = None
         parts: Any = SimpleNamespace(
@@ -161,3 +161,26 @@ def test_a_run_that_learning_ends_is_saved(ray: FakeRay) -> None:
         started.learn()
     assert started.driver.drain() == []
     assert started.driver.state().learner == {"number": 1}
+
+
+def test_the_newest_round_is_one_of_the_batches(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, sampled = _Started(ray, _EnvActor()), list[int]()
+    sample = lambda batches, _: sampled.append(batches) or {}  # noqa: E731
+    monkeypatch.setattr(started.driver, "_sample", sample)
+    started.driver.collect(0)
+    started.driver.learn(3, 0, {})
+    assert sampled == [2]
+
+
+@pytest.mark.parametrize(("agent", "rollouts"), [("a3c", 1), ("ppo", 2)])
+def test_an_agent_that_learns_from_single_rollouts_waits_for_one(
+    ray: FakeRay, agent: str, rollouts: int
+) -> None:
+    """Others wait for as many as there are env actors, whichever those are from."""
+    actors = _EnvActor(10.0), _EnvActor(500.0)
+    flags = {"asynchronous": True, "policy_lag": 8}
+    started, began = _Started(ray, *actors, agent=agent, **flags), ray.now
+    started.driver.collect(0)
+    assert ray.now - began == pytest.approx(10 * rollouts, abs=3)

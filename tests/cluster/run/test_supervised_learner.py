@@ -9,13 +9,13 @@ import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, full
 from ray.exceptions import (
     ActorDiedError,
-    GetTimeoutError,
     ObjectLostError,
     OutOfDiskError,
     RayTaskError,
 )
 
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.replay_shards import ReplayShards
@@ -23,6 +23,7 @@ from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION, Fill
+from xagents_ray.settings.training import PipelineConfig
 
 _LOST = ObjectLostError("1", None, "")
 
@@ -206,45 +207,120 @@ def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
     assert snapshot.newer_updates == 0
 
 
+class _Copied:
+    """A learner whose state is on its way to the driver for some seconds."""
+
+    def __init__(self, ray: FakeRay, transit: float, *states: Ref) -> None:
+        self._ray, self._transit, self._states = ray, transit, [*states]
+        self.requested: list[float] = []
+        self.state = SimpleNamespace(remote=self._state)
+
+    def _state(self) -> Ref:
+        self.requested.append(self._ray.now)
+        arrays = {"number": np.array(len(self.requested))}
+        return (
+            self._states.pop(0)
+            if self._states
+            else Ref(arrays, None, True, self._transit)
+        )
+
+
 @pytest.mark.parametrize(("megabytes", "seconds"), [(1, 0.5), (10, 1.0), (100, 2.0)])
 def test_large_snapshots_are_requested_less_often(
     ray: FakeRay, megabytes: int, seconds: float
 ) -> None:
-    requested: list[float] = []
-
-    class Actor:
-        """A learner whose state can't be had."""
-
-        class state:
-            @staticmethod
-            def remote() -> Ref:
-                requested.append(ray.now)
-                return Ref(error=_LOST)
-
+    """None of them can be had."""
+    learner = _Copied(ray, 0.0, *[Ref(error=_LOST)] * 20)
     snapshot = LastSnapshot(RayCalls(ray, Signals()))
     snapshot.keep({"large": np.zeros(megabytes * 10**6, np.uint8)}, 1)
     for _ in range(1_000):
         ray.now += 0.01
-        snapshot.refresh(Actor, 1)
-    gaps = np.diff(requested)
+        snapshot.refresh(learner, 1)
+    gaps = np.diff(learner.requested)
     assert len(gaps) > 3
     assert gaps == pytest.approx(seconds, abs=0.03)
 
 
-def test_a_snapshot_that_cannot_be_fetched_is_waited_for_10_seconds(
-    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("transit", "interval"), [(0.001, 0.5), (0.02, 2), (0.5, 50)])
+def test_transfers_take_a_hundredth_of_the_time(
+    ray: FakeRay, transit: float, interval: float
 ) -> None:
-    def get(reference: Ref, timeout: float) -> Any:
-        ray.sleep(timeout)
-        raise GetTimeoutError
+    learner, snapshot = _Copied(ray, transit), LastSnapshot(RayCalls(ray, Signals()))
+    kept = [snapshot.arrays]
+    times = list[float]()
+    for _ in range(20_000):
+        ray.sleep(0.01)
+        snapshot.refresh(learner, 1)
+        if snapshot.arrays is not kept[-1]:
+            kept.append(snapshot.arrays)
+            times.append(ray.now)
+    assert len(times) >= 4
+    assert np.diff(times[:-1]) == pytest.approx(interval, rel=0.03, abs=0.51)
+    assert np.mean(np.diff(times)) >= 0.99 * interval
 
-    monkeypatch.setattr(ray, "get", get)
-    actor: Any = SimpleNamespace(state=SimpleNamespace(remote=lambda: Ref({})))
-    snapshot, began = LastSnapshot(RayCalls(ray, Signals())), ray.now
-    snapshot.refresh(actor, 1)
-    snapshot.collect()
-    assert ray.now - began == 10.0
-    assert snapshot.arrays == {}
+
+def test_nothing_waits_for_a_snapshot_that_arrives_slowly(ray: FakeRay) -> None:
+    """It is taken when it arrives, and the user knows how old the previous one is."""
+    calls = RayCalls(ray, Signals())
+    learner, snapshot, waited = _Copied(ray, 15.0), LastSnapshot(calls), 0.0
+    snapshot.keep({"number": np.array(0)}, 0)
+    for number in range(1, 21):
+        began = ray.now
+        snapshot.refresh(learner, number)
+        waited += ray.now - began
+        snapshot.add(number, 10)
+        ray.sleep(1)
+    assert waited == 0
+    assert snapshot.arrays == {"number": 1}
+    assert snapshot.newer_updates == 190  # it was taken after the first phase
+    assert snapshot.age == pytest.approx(19, abs=1.1)
+    (warning,) = calls.log.warnings
+    assert "more than 10 s to arrive" in warning
+    assert "from the one 12 s ago, without 120 updates so far" in warning
+
+
+def test_a_snapshot_on_its_way_is_waited_for_when_the_learner_dies(
+    ray: FakeRay,
+) -> None:
+    """Sixty updates were lost where it took more than 10 s; its node is alive."""
+    setup, state = _Setup(ray, seconds=1.0), _Service.state
+    slow = lambda self: Takes(0.0, state(self), transit=15.0)  # noqa: E731
+    _Service.state, restored = slow, state  # type: ignore[method-assign]
+    try:
+        for number in range(60):
+            assert setup.learned([Ref(number)]) == [1]
+        ray.sleep(0.5)
+        setup.actors[0].die()
+        assert setup.learned([Ref("last")]) == [1]
+    finally:
+        _Service.state = restored  # type: ignore[method-assign]
+    assert 0 < setup.log.counts["updates"] <= 2
+
+
+def test_a_snapshot_that_does_not_arrive_is_said(ray: FakeRay) -> None:
+    calls = RayCalls(ray, Signals())
+    learner, snapshot = _Copied(ray, NEVER), LastSnapshot(calls)
+    for _ in range(1_300):
+        snapshot.refresh(learner, 1)
+        ray.sleep(1)
+    assert calls.log.counts == {"snapshots": 2}
+    slow, lost = calls.log.warnings
+    assert "take more than 10 s to arrive" in slow
+    assert "has not arrived within 600 s; the one 60" in lost
+
+
+def test_a_snapshot_without_room_in_the_store_is_said_once(ray: FakeRay) -> None:
+    calls = RayCalls(ray, Signals())
+    learner = _Copied(ray, 0.0, full("state"), full("state"), Ref(error=_LOST))
+    snapshot = LastSnapshot(calls)
+    for _ in range(4):
+        snapshot.refresh(learner, 1)
+        ray.sleep(1)
+        snapshot.refresh(learner, 1)
+    assert calls.log.counts == {"snapshots": 2}
+    assert snapshot.arrays == {"number": 4}
+    (warning,) = calls.log.warnings
+    assert "A snapshot of the learner failed" in warning
 
 
 def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None:
@@ -428,12 +504,12 @@ def test_a_store_without_room_for_the_snapshot_is_tried_again(
 def test_weights_that_are_lost_are_published_again(ray: FakeRay, is_dead: bool) -> None:
     setup = _Setup(ray)
     lost = setup.learner.available_weights()
-    ray.get(lost)
-    lost.error = _LOST
     if is_dead:
         setup.actors[0].die()
     before = setup.learner.version
-    assert ray.get(setup.learner.available_weights()) == setup.learner.version > before
+    again = setup.learner.available_weights(lost)
+    assert ray.get(again) == setup.learner.version > before
+    assert setup.learner.available_weights(lost) is again  # other actors lacked them
     assert setup.log.counts["learners"] == is_dead
 
 
@@ -446,8 +522,7 @@ def test_a_wait_within_a_wait_recovers_the_learner_once(ray: FakeRay) -> None:
         if not killed and ray.now > 1_005:
             killed.append(ray.now)
             setup.actors[0].die()
-            setup.learner.available_weights().error = _LOST
-        setup.learner.available_weights()
+            setup.learner.available_weights(setup.learner.available_weights())
 
     setup.calls.meanwhile = meanwhile
     assert setup.learned([Ref("drawn")]) == [1]
@@ -471,8 +546,7 @@ def test_a_learner_that_dies_once_it_is_restored_repeats_phases_once(
         if len(setup.actors) == 2:
             ray.sleep(5)
             setup.actors[1].die()
-            setup.learner.available_weights().error = _LOST
-            setup.learner.available_weights()
+            setup.learner.available_weights(setup.learner.available_weights())
 
     monkeypatch.setattr(_Service, "restore", slow)
     setup.learn([Ref("drawn")])
@@ -515,7 +589,7 @@ def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
     else:
         press()
     assert setup.updates() == []
-    assert setup.learner.held == {"learned": 1}
+    assert setup.learner.snapshot.arrays == {"learned": 1}
     assert all(actor.is_dead for actor in setup.actors)
     with pytest.raises(Stopped):
         setup.learner.call("state")
@@ -531,8 +605,8 @@ def test_nothing_asks_a_learner_before_it_is_restored(ray: FakeRay) -> None:
     assert setup.learned([Ref("first")]) == [1]
     setup.learner.state()
     setup.actors[0].die()
-    setup.calls.meanwhile = setup.learner.available_weights
-    setup.learner._available = Ref(error=_LOST)
+    lost = setup.learner._available = Ref(error=_LOST)
+    setup.calls.meanwhile = lambda: setup.learner.available_weights(lost)
     setup.learner.call("scale_lr", 0.5)
     asked = [method for method, _ in setup.actors[1].asked]
     assert asked[:2] == ["start", "restore"]
@@ -627,13 +701,13 @@ def test_free_env_actors_do_not_end_a_learner_that_is_being_placed(
     setup = _Setup(ray)
     _placed_after(setup, 500, monkeypatch)
     setup.actors[0].die()
-    setup.learner.available_weights().error = _LOST
+    lost = setup.learner.available_weights()
     asked: list[float] = []
 
     def meanwhile() -> None:
         if not asked:
             asked.append(ray.now)
-            setup.learner.available_weights()
+            setup.learner.available_weights(lost)
 
     setup.calls.meanwhile = meanwhile
     assert setup.learned([Ref("drawn")]) == [1]
@@ -653,6 +727,27 @@ def test_a_learner_that_ray_does_not_place_in_time_ends_the_run(
         setup.updates()
     assert ray.now - began == pytest.approx(1_800, abs=20)
     assert setup.learner.state() == {"learned": 0}  # what can be saved
+
+
+def test_a_missing_learner_is_not_waited_for_again_when_the_run_is_saved(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = _Setup(ray)
+    _placed_after(setup, NEVER, monkeypatch)
+    setup.actors[0].die()
+    lost = setup.learner.available_weights()
+    setup.learn([Ref("drawn")])
+    with pytest.raises(Broken):
+        setup.learner.available_weights(lost)
+    began, saving = ray.now, RayDriver.__new__(RayDriver)
+    saving._calls, saving._ray, saving._learner = setup.calls, ray, setup.learner
+    saving._patience = 1.0
+    saving._pipeline = PipelineConfig(policy_lag=1)  # no states of env actors
+    assert saving.drain() == []
+    assert saving.state().learner == {"learned": 0}
+    assert ray.now == began
+    assert not [each for each in setup.log.warnings if "no new learner" in each]
+    assert setup.log.counts["learners"] == 1
 
 
 def test_a_placed_learner_that_hangs_in_its_start_is_replaced(ray: FakeRay) -> None:

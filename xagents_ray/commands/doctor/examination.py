@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any
 
 import cloudpickle
@@ -55,22 +57,38 @@ def examine_run(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
         UserError: a setting is invalid.
     """
     load = os.getloadavg()[0]
-    config = Request.of(algorithm, given, needs_end=False).config
+    config, source = _placed(Request.of(algorithm, given, needs_end=False).config)
     with ExitStack() as stack:
-        every = _Examination(algorithm, config, load, stack).rows()
+        every = _Examination(algorithm, config, source, load, stack).rows()
         found = {row.name: row for row in every if row is not None}
     names = _FIRST_ROWS if config.placement.local else (*_FIRST_ROWS, "object store")
     rows = [found.pop(n, Check(n, "not checked", verdict="-")) for n in names]
     return [*rows, *found.values()]
 
 
+def _placed(config: Config) -> tuple[Config, str]:
+    """Return settings with the address of the cluster to join, and what named it."""
+    if config.placement.local:
+        return config, ""
+    resolve = resolve_name("xagents_ray.cluster.ray.addresses:resolve")
+    address, source = resolve(config.placement.address, os.environ)
+    placement = replace(config.placement, address=address)
+    return replace(config, placement=placement), source
+
+
 class _Examination:
     """The checks of one run; those that may hang use child processes."""
 
     def __init__(
-        self, algorithm: Algorithm, config: Config, load: float, stack: ExitStack
+        self,
+        algorithm: Algorithm,
+        config: Config,
+        source: str,
+        load: float,
+        stack: ExitStack,
     ) -> None:
         self._algorithm, self._config, self._stack = algorithm, config, stack
+        self._source = source
         self._load, self._until = load, time.monotonic() + _ALL_SECONDS
         self._definitions = export_definitions(config.env)
         self._cluster: Any = None
@@ -90,7 +108,7 @@ class _Examination:
             connect_until = time.monotonic() + machine.CONNECT_SECONDS
             yield from self._environment(probe)
             row, self._cluster = machine.check_joining(
-                address, connecting, connect_until
+                f"{self._source} {address}", connecting, connect_until
             )
             if self._cluster is not None:
                 row = cores.with_room(row, self._cluster, config)

@@ -207,12 +207,12 @@ _GPU_REMEDY = (
 
 
 def check_joining(
-    address: str, connecting: Child, until: float
+    named: str, connecting: Child, until: float
 ) -> tuple[Check, "ClusterFacts | None"]:
     """Return whether the cluster can be joined, and its facts if so.
 
     Args:
-        address: address of the cluster.
+        named: flag or variable with the cluster's address: `--address host:port`.
         connecting: child process that runs `cluster.run.preflight.inspect_cluster`.
         until: time to give up, in seconds of time.monotonic().
     """
@@ -220,11 +220,10 @@ def check_joining(
         outcome: Outcome = connecting.receive(until)
     except TimeoutError:
         waited = f"{CONNECT_SECONDS:.0f} s"
-        remedy = f"Check --address {address}: nothing answered in {waited}."
+        remedy = f"Check {named}: nothing answered in {waited}."
         return error_check("cluster", "no answer", remedy), None
     if outcome.failure:
-        flag = f"--address {address}"
-        return failed_call("cluster", "can't be joined", flag, outcome), None
+        return failed_call("cluster", "can't be joined", named, outcome), None
     found = outcome.value
     text = (
         f"{pluralize(found.nodes, 'node')}, {found.free_cpus} of {found.cpus} CPUs and "

@@ -1,0 +1,42 @@
+"""Paths of files and directories on this machine, as users give them."""
+
+import os
+import re
+from typing import Any
+
+from xagents_ray.core.errors import UserError
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def expand(value: Any) -> Any:
+    """Return a path with `~` expanded; other values are returned unchanged."""
+    return os.path.expanduser(value) if isinstance(value, str) else value
+
+
+def check_local(what: str, path: Any) -> None:
+    """Raise UserError if a path is a URL; `what` is the flag or function it is for."""
+    if isinstance(path, str) and _URL.match(path):
+        raise UserError(
+            f"{what} {path}: URLs are not supported; name a local file or folder, or "
+            "one of a mounted file system."
+        )
+
+
+def check_path(flag: str, value: Any) -> None:
+    """Raise UserError if the value of a flag is empty or a URL."""
+    if not value:
+        raise UserError(f"{flag} is empty: name a file, or leave it out.")
+    check_local(flag, value)
+
+
+def local_path(what: str, path: str | os.PathLike[str]) -> str:
+    """Return a path with `~` expanded; UserError if it is a URL."""
+    check_local(what, text := os.fspath(path))
+    return str(expand(text))
+
+
+def check_name(flag: str, value: Any) -> None:
+    """Raise UserError if a text can't be the name of a directory."""
+    if value in ("", ".", "..") or set("/\\\0") & set(str(value)):
+        raise UserError(f"{flag} {value!r} can't name a directory: leave out / and \\.")
