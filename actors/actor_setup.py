@@ -36,6 +36,7 @@ class ActorSetup:
         info: entries of `info` that trajectories hold.
         has_action_masks: whether the environments give masks.
         is_served: whether the learner's process may compute the network.
+        uses_onnx: whether ONNX Runtime computes the part of the network that it can.
     """
 
     algorithm: Algorithm
@@ -50,6 +51,7 @@ class ActorSetup:
     info: tuple[InfoField, ...] = ()
     has_action_masks: bool = False
     is_served: bool = False
+    uses_onnx: bool = False
 
     @classmethod
     def of(
@@ -61,6 +63,7 @@ class ActorSetup:
         definitions: tuple[bytes, ...] = (),
         first_index: int | None = None,
         is_served: bool = False,
+        uses_onnx: bool = False,
     ) -> "ActorSetup":
         """Return the setup of one env actor of a run; see the class for arguments.
 
@@ -79,6 +82,7 @@ class ActorSetup:
             run.spec.info,
             run.spec.has_action_masks,
             is_served,
+            uses_onnx,
         )
 
     @property
@@ -103,4 +107,6 @@ class ActorSetup:
         policy: ActorPolicy = kind(self.config.algorithm, spec, self.layout)
         if self.is_served:
             policy.served = ServedNetwork(self.first_env, self.n_envs)
+        if self.uses_onnx:
+            policy.onnx_threads = self.env_threads
         return policy

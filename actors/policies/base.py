@@ -6,6 +6,7 @@ environments share an actor.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx_trunk import OnnxTrunk, is_installed
 
 
 class Actions(NamedTuple):
@@ -81,12 +83,15 @@ class ActorPolicy(ABC):
             before it scales them.
         keeps_noise: whether noise on the network's weights lasts for a rollout.
         served: the network in the learner's process; None to compute it here.
+        onnx_threads: number of threads with which ONNX Runtime computes the part of the
+            network that it can; 0 to compute all in NumPy.
     """
 
     scales_actions: bool = False
     squashes_actions: ClassVar[bool] = False
     keeps_noise: ClassVar[bool] = False
     served: ServedNetwork | None = None
+    onnx_threads: int = 0
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
@@ -112,8 +117,13 @@ class ActorPolicy(ABC):
         """Act with these weights from now on."""
         self._arrays = weights.arrays
         forward = None if self.served is None else self.served.bind(weights)
-        forward = forward or bind_network(self._layout, weights.arrays)
+        forward = forward or bind_network(self._layout, weights.arrays, self._trunk)
         self._forward = self._with_state(forward) if self.state_units else forward
+
+    @cached_property
+    def _trunk(self) -> OnnxTrunk | None:
+        has_trunk = self.onnx_threads > 0 and is_installed()
+        return OnnxTrunk(self._layout, self.onnx_threads) if has_trunk else None
 
     @property
     def state_units(self) -> int:

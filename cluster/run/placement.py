@@ -119,7 +119,13 @@ class RunParts:
         share, first = self.shares.envs[number], self.shares.bounds[number]
         threads, definitions = self._threads, self._definitions
         setup = ActorSetup.of(
-            self._run, share, first, threads, definitions, is_served=self._serves
+            self._run,
+            share,
+            first,
+            threads,
+            definitions,
+            is_served=self._serves,
+            uses_onnx=self._run.acts_by_onnx(share),
         )
         kind = HalvedEnvActor if self._serves else EnvActor
         service = remote_class(self._ray, kind)

@@ -132,6 +132,7 @@ ASKED: list[Case] = [
         {"inference": "learner", "noise": "parameter"},
         "--noise parameter gives each environment a network of its own",
     ),
+    ("ppo", {"inference": "onnx"}, "--inference onnx is for networks with convolution"),
     ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
     ("ppo", {"optimizer": ADAM, "lr": 0.1}, "--lr is set by the optimizer that was"),
     ("ppo", {"optimizer": "rmsprop", "beta1": 0.5}, "--beta1 is Adam's and"),

@@ -18,6 +18,7 @@ from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layers import Convolutional
 from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx_trunk import is_installed, trunk_gains
 from xagents_ray.settings.config import Config
 
 TRANSITIONS = "xagents_ray.replay.transitions:TransitionReplay"
@@ -142,6 +143,16 @@ class RunSpec:
         has_images = any(len(each.shape) > 1 for each in layout.arrays)
         is_whole = any(isinstance(layer, WholeModel) for layer in layout.layers)
         return (on_gpu and has_images) or (is_whole and not shares_process)
+
+    def acts_by_onnx(self, n_envs: int) -> bool:
+        """Return whether ONNX Runtime computes what it can of the network that acts.
+
+        `n_envs` is the number of environments of each env actor.
+        """
+        given = self.config.placement.inference
+        rows = n_envs * self.config.algorithm.batch_steps
+        is_faster = is_installed() and trunk_gains(self.layout, rows)
+        return given == "onnx" or (given == "auto" and is_faster)
 
     @property
     def served_versions(self) -> int:

@@ -11,17 +11,25 @@ from xagents_ray.core.trajectory import Array, FloatArray, Observations
 from xagents_ray.networks.inputs import Selection
 from xagents_ray.networks.layers import Flatten, Layer
 from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx_trunk import OnnxTrunk
 
-Join = Callable[[Sequence[Array], Sequence[Array]], Any]
+Values = dict[int, FloatArray]
+"""Outputs of layers by their indices."""
+Join = Callable[[Sequence[Array], Values], Any]
 """Returns what a layer reads, given the input arrays and the outputs of layers."""
+Begin = Callable[[Sequence[Array]], Values]
+"""Returns the outputs of layers that are computed elsewhere, given the inputs."""
 
 
-def bind_network(layout: Layout, arrays: Mapping[str, Array]) -> Callable[..., Any]:
+def bind_network(
+    layout: Layout, arrays: Mapping[str, Array], trunk: OnnxTrunk | None = None
+) -> Callable[..., Any]:
     """Return the network's forward pass with its weights bound, as a function.
 
     Args:
         layout: the network.
         arrays: float32 weights by name, `dense-0/kernel`, and float64 statistics.
+        trunk: computes some of the layers; None to compute all in NumPy.
     Returns:
         A function that maps [B, *input_shape], uint8 or float32, or a dict of such
         arrays if the network reads several, to a list with float32 [B, units] per
@@ -33,62 +41,70 @@ def bind_network(layout: Layout, arrays: Mapping[str, Array]) -> Callable[..., A
     """
     normalize = _normalizing(arrays)
     scales = _scales(layout, normalize is not None)
+    begin: Begin = (lambda inputs: {}) if trunk is None else trunk.bind(arrays)
+    elsewhere = () if trunk is None else trunk.places
     steps = [
         (
+            i,
             layer.bind(arrays, 1.0 if layer.more_sources else scales[layer.source]),
             layer.source,
             _join_of(layer, layout, scales),
             own,
         )
-        for layer, own in zip(layout.layers, layout.noise_places, strict=True)
+        for i, (layer, own) in enumerate(
+            zip(layout.layers, layout.noise_places, strict=True)
+        )
+        if i not in elsewhere
     ]
     names = [each.name for each in layout.inputs]
     if layout.state_units:
-        return _recurrent_forward(layout, steps, normalize)
+        return _recurrent_forward(layout, steps, normalize, begin)
 
     def forward(x: Observations, noise: FloatArray | None = None) -> list[FloatArray]:
         x = x if normalize is None else normalize(x)
         inputs = [x[name] for name in names] if names else [x]
-        values: list[FloatArray] = []
-        for step, source, join, own in steps:
+        values = begin(inputs)
+        for i, step, source, join, own in steps:
             read = inputs[-1 - source] if source < 0 else values[source]
             if join is not None:
                 read = join(inputs, values)
             if noise is None or own is None:
-                values.append(step(read))
+                values[i] = step(read)
             else:
-                values.append(step(read, noise[:, own]))
+                values[i] = step(read, noise[:, own])
         return [values[i] for i in layout.outputs]
 
     return forward
 
 
 def _recurrent_forward(
-    layout: Layout, steps: Sequence[Any], normalize: Callable[[Any], Any] | None
+    layout: Layout,
+    steps: Sequence[Any],
+    normalize: Callable[[Any], Any] | None,
+    begin: Begin,
 ) -> Callable[..., tuple[list[FloatArray], FloatArray]]:
     """Return the forward pass of a network with memory; see `bind_network`."""
     names = [each.name for each in layout.inputs]
-    parts = [*zip(steps, layout.state_places, strict=True)]
+    places = layout.state_places
 
     def forward(
         x: Observations, noise: FloatArray | None = None, *, state: FloatArray
     ) -> tuple[list[FloatArray], FloatArray]:
         x = x if normalize is None else normalize(x)
         inputs = [x[name] for name in names] if names else [x]
-        values: list[FloatArray] = []
+        values = begin(inputs)
         states: list[FloatArray] = []
-        for (step, source, join, own), place in parts:
+        for i, step, source, join, own in steps:
             read = inputs[-1 - source] if source < 0 else values[source]
             if join is not None:
                 read = join(inputs, values)
-            if place is not None:
-                value, after = step(read, state[:, place])
-                values.append(value)
+            if (place := places[i]) is not None:
+                values[i], after = step(read, state[:, place])
                 states.append(after)
             elif noise is None or own is None:
-                values.append(step(read))
+                values[i] = step(read)
             else:
-                values.append(step(read, noise[:, own]))
+                values[i] = step(read, noise[:, own])
         after = states[0] if len(states) == 1 else np.concatenate(states, axis=-1)
         return [values[i] for i in layout.outputs], after
 
@@ -143,7 +159,7 @@ def _join_of(layer: Layer, layout: Layout, scales: Mapping[int, float]) -> Join 
         return None
     pairs = [(i, np.float32(scales[i])) for i in layer.sources]
 
-    def join(inputs: Sequence[Array], values: Sequence[Array]) -> Array:
+    def join(inputs: Sequence[Array], values: Values) -> Array:
         read = [(inputs[-1 - i] if i < 0 else values[i], scale) for i, scale in pairs]
         parts = [x if scale == 1 else x * scale for x, scale in read]
         return np.concatenate(parts, axis=-1)

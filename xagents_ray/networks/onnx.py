@@ -28,6 +28,12 @@ class OnnxGraph:
         self._operations.append((operation, names, output, attributes))
         return output
 
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The float32 arrays by name, without numbers."""
+        arrays = self._arrays.items()
+        return {name: x for name, x in arrays if x.ndim and x.dtype == np.float32}
+
     def cast(self, x: str, dtype: Any) -> str:
         """Convert an output to a NumPy dtype; return the result's name."""
         from onnx.helper import np_dtype_to_tensor_dtype
@@ -38,6 +44,7 @@ class OnnxGraph:
         self,
         given: Sequence[tuple[str, Any, tuple[int, ...]]],
         results: Mapping[str, tuple[str, Any, tuple[int, ...]]],
+        holds_weights: bool = True,
         **facts: str,
     ) -> Any:
         """Return the graph as an `onnx.ModelProto`.
@@ -46,6 +53,8 @@ class OnnxGraph:
             given: name and dtype of each input, and its shape without the batch.
             results: the model's outputs by name, each with the name of an operation's
                 output, its dtype, and its shape without the batch.
+            holds_weights: whether the model contains its `weights`; if not, a session
+                is given them.
             facts: fields of the model, such as `doc_string` or `producer_name`.
         """
         from onnx import helper, numpy_helper
@@ -69,6 +78,9 @@ class OnnxGraph:
             [declared(name, *kind) for name, (_, *kind) in results.items()],
             [numpy_helper.from_array(a, name) for name, a in self._arrays.items()],
         )
+        for tensor in graph.initializer:
+            if not holds_weights and tensor.name in self.weights:
+                _leave_out(tensor)
         opsets = [helper.make_opsetid("", _OPSET)]
         return helper.make_model(
             graph, opset_imports=opsets, ir_version=_IR_VERSION, **facts
@@ -78,6 +90,15 @@ class OnnxGraph:
         name = f"array-{len(self._arrays)}"
         self._arrays[name] = np.array(array, order="C")
         return name
+
+
+def _leave_out(tensor: Any) -> None:
+    """Remove the numbers of an ONNX tensor, which are elsewhere in memory."""
+    facts = {"location": "memory", "offset": "0", "length": str(len(tensor.raw_data))}
+    tensor.ClearField("raw_data")
+    tensor.data_location = type(tensor).EXTERNAL
+    for key, value in facts.items():
+        tensor.external_data.add(key=key, value=value)
 
 
 def add_activation(graph: OnnxGraph, activation: str, x: str) -> str:

@@ -17,6 +17,8 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx_trunk import is_installed, trunk_places
 from xagents_ray.run import user_networks, weights_formats
 from xagents_ray.run.checkpoint_facts import sessions_before
 from xagents_ray.run.replay_buffer import empty_replay
@@ -232,12 +234,28 @@ def build_run(
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     check_sequences(config.algorithm, layouts, config.env.n_envs)
+    if config.placement.inference == "onnx":
+        _check_onnx(layouts[0])
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
     models = user_networks.user_keras_files(algorithm, own)
     notes = tuple(user_networks.network_notes(layouts))
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
+
+
+def _check_onnx(layout: Layout) -> None:
+    """Raise UserError if ONNX Runtime can't compute a part of the network."""
+    if not trunk_places(layout):
+        raise UserError(
+            "--inference onnx is for networks with convolutions of images, and the one "
+            "that acts here has none: leave it out."
+        )
+    if not is_installed():
+        raise UserError(
+            "--inference onnx needs onnx and onnxruntime: pip install "
+            "'xagents-ray[onnx]', or leave it out."
+        )
 
 
 def _check_effects(algorithm: Algorithm, config: Config, spec: EnvSpec) -> None:

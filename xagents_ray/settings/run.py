@@ -213,11 +213,12 @@ class PlacementConfig(ConnectionConfig):
     )
     inference: str = option(
         "auto",
-        "Who computes the network that acts: each env actor, in NumPy, or the "
-        "learner's process for the env actors of its machine, on its GPU if it has "
-        "one; auto is the latter for images with a GPU, and on Ray for your own Keras "
-        "models that NumPy can't compute",
-        choices=("auto", "actor", "learner"),
+        "Who computes the network that acts: actor, each env actor in NumPy; onnx, "
+        "each env actor, its convolutions by ONNX Runtime; learner, the learner's "
+        "process for the env actors of its machine, on its GPU if it has one. auto is "
+        "learner for images with a GPU, and on Ray for your own Keras models that "
+        "NumPy can't compute; else onnx where that is installed and faster",
+        choices=("auto", "actor", "onnx", "learner"),
     )
     actor_cpus: float | None = option(
         None,
