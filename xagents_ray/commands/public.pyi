@@ -101,11 +101,12 @@ class Both_All(TypedDict, total=False):
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
     outputs after it."""
-    inference: Literal["auto", "actor", "learner"]
-    """Who computes the network that acts: each env actor, in NumPy, or the learner's
-    process for the env actors of its machine, on its GPU if it has one; auto is the
-    latter for images with a GPU, and on Ray for your own Keras models that NumPy can't
-    compute (auto|actor|learner). Default: auto."""
+    inference: Literal["auto", "actor", "onnx", "learner"]
+    """Who computes the network that acts: actor, each env actor in NumPy; onnx, each
+    env actor, its convolutions by ONNX Runtime; learner, the learner's process for the
+    env actors of its machine, on its GPU if it has one. auto is learner for images with
+    a GPU, and on Ray for your own Keras models that NumPy can't compute; else onnx
+    where that is installed and faster (auto|actor|onnx|learner). Default: auto."""
     jit: Literal["auto", "on", "off"]
     """Compile learning phases with XLA; auto does on a GPU, and on CPUs where the
     networks are small (auto|on|off). Default: auto."""
