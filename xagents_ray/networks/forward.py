@@ -1,6 +1,6 @@
 """A network's forward pass in NumPy, for acting without TensorFlow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import VECTOR
 from xagents_ray.core.trajectory import Array, FloatArray, Observations
 from xagents_ray.networks.inputs import Selection
-from xagents_ray.networks.layers import Flatten, Layer
+from xagents_ray.networks.layers import Flatten, Layer, Step
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx_trunk import OnnxTrunk
 
@@ -40,22 +40,9 @@ def bind_network(
         state.
     """
     normalize = _normalizing(arrays)
-    scales = _scales(layout, normalize is not None)
     begin: Begin = (lambda inputs: {}) if trunk is None else trunk.bind(arrays)
     elsewhere = () if trunk is None else trunk.places
-    steps = [
-        (
-            i,
-            layer.bind(arrays, 1.0 if layer.more_sources else scales[layer.source]),
-            layer.source,
-            _join_of(layer, layout, scales),
-            own,
-        )
-        for i, (layer, own) in enumerate(
-            zip(layout.layers, layout.noise_places, strict=True)
-        )
-        if i not in elsewhere
-    ]
+    steps = _bound_layers(layout, arrays, normalize is not None, elsewhere)
     names = [each.name for each in layout.inputs]
     if layout.state_units:
         return _recurrent_forward(layout, steps, normalize, begin)
@@ -75,6 +62,33 @@ def bind_network(
         return [values[i] for i in layout.outputs]
 
     return forward
+
+
+def _bound_layers(
+    layout: Layout,
+    arrays: Mapping[str, Array],
+    is_normalized: bool,
+    elsewhere: Collection[int],
+) -> list[tuple[int, Step, int, Join | None, slice | None]]:
+    """Return the layers that are not computed elsewhere, with their weights bound.
+
+    For each one: its index, forward pass, source, function that joins what it reads,
+    and its slice of a noise vector.
+    """
+    scales = _scales(layout, is_normalized)
+    return [
+        (
+            i,
+            layer.bind(arrays, 1.0 if layer.more_sources else scales[layer.source]),
+            layer.source,
+            _join_of(layer, layout, scales),
+            own,
+        )
+        for i, (layer, own) in enumerate(
+            zip(layout.layers, layout.noise_places, strict=True)
+        )
+        if i not in elsewhere
+    ]
 
 
 def _recurrent_forward(
