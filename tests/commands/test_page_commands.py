@@ -76,6 +76,7 @@ NOT_RUN = {
     "python -m benchmarks": "it takes hours, and the environments of peers",
     ". .venv/bin/activate": ".ci/run installs so",
     "sh benchmarks/peers.sh": "it installs the peers",
+    "ray job submit": "it needs Ray's dashboard",
     "xagents-ray train reinforce": "tests/algorithms/test_new_algorithm.py runs it",
     "xagents-ray train ppo --env CartPole-v1 --preset --local --seeds": (
         "tests/commands/test_seeds.py runs such"

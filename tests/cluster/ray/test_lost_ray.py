@@ -61,7 +61,8 @@ def test_the_driver_saves_what_it_holds_itself(ray: FakeRay, signals: Signals) -
     driver._ray = ray
     driver._patience = 3.0
     driver._calls = RayCalls(driver._ray, signals, lambda: True)
-    driver._learner = SimpleNamespace(snapshot=SimpleNamespace(arrays=held))
+    last = SimpleNamespace(arrays=held)
+    driver._learner = SimpleNamespace(is_missing=False, snapshot=last)
     snapshot = Snapshot(Ref.pending(), [Ref.pending(), Ref.pending()])
     assert driver.fetch(snapshot) is None
     driver.snapshot = lambda: snapshot

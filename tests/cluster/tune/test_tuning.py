@@ -302,12 +302,12 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
 
 
 def test_what_a_trial_raises_is_in_the_study(cluster: str) -> None:
-    where = Path("failing_envs.py").resolve()  # Ray's workers import from here too
+    where = Path("failing_envs.py")  # Ray's workers get this folder
     shutil.copy(Path(__file__).parents[2] / "support" / where.name, where)
     words = f"ppo --env failing_envs:raising --n-envs 2 --local --address {cluster}"
     done = tuned(f"{words} --study s --n-trials 2 --trial-steps 2000 --lr 1e-4 1e-3")
     assert done.returncode == 1
-    reason = f"RuntimeError: the simulator lost its licence ({where}, line "
+    reason = f"RuntimeError: the simulator lost its licence ({where.name}, line "
     start = "xagents-ray: No trial completed; 2 failed, the last one: "
     assert f"{start}--env failing_envs:raising: {reason}" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
