@@ -214,9 +214,9 @@ def _length(values: Any) -> int | None:
 def sample_action(space: Any, mask: Any) -> Any:
     """Return a random action of a space, drawn by its own generator.
 
-    If the mask is not None, it is one that the mask allows; a Box takes no masks.
+    If the mask is not None, it is one that the mask allows.
     """
-    if mask is None or isinstance(space, gym.spaces.Box):
+    if mask is None:
         return space.sample()
     if isinstance(space, gym.spaces.Discrete):
         return space.sample(np.asarray(mask, np.int8))
