@@ -132,7 +132,6 @@ ASKED: list[Case] = [
         {"inference": "learner", "noise": "parameter"},
         "--noise parameter gives each environment a network of its own",
     ),
-    ("ppo", {"inference": "onnx"}, "--inference onnx is for networks with convolution"),
     ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
     ("ppo", {"optimizer": ADAM, "lr": 0.1}, "--lr is set by the optimizer that was"),
     ("ppo", {"optimizer": "rmsprop", "beta1": 0.5}, "--beta1 is Adam's and"),
@@ -303,6 +302,7 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ),
     ("ppo", {"memory": "gru:9"}, "--mini-batches 4 is more than --n-envs 1, and with"),
     ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
+    ("ppo", {"inference": "onnx"}, "--inference onnx is for networks with convolution"),
     (
         "ppo",
         {"env": "test_refusals:pictures", "normalize_observations": True},
@@ -537,6 +537,7 @@ ELSEWHERE = {
     "try again when the machine is less busy": "of a slow machine",
     "outside of the run's directory: put": "tests/run/test_session.py",
     "shares memory as only Linux does": "tests/learners/test_inference_server.py",
+    "needs onnx and onnxruntime: pip": "tests/networks/test_onnx_trunk.py",
 }
 
 
