@@ -4,6 +4,7 @@ Environments give them as `info["action_mask"]`, by a method `action_masks()`, o
 key `action_mask` of a Dict observation. All become the entry of `info`, at `reset` too.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -213,9 +214,9 @@ def _length(values: Any) -> int | None:
 def sample_action(space: Any, mask: Any) -> Any:
     """Return a random action of a space, drawn by its own generator.
 
-    If the mask is not None, it is one that the mask allows; a Box takes no masks.
+    If the mask is not None, it is one that the mask allows.
     """
-    if mask is None or isinstance(space, gym.spaces.Box):
+    if mask is None:
         return space.sample()
     if isinstance(space, gym.spaces.Discrete):
         return space.sample(np.asarray(mask, np.int8))
@@ -256,11 +257,12 @@ def _find_method(env: Any, env_id: str) -> Callable[[], Any] | None:
 def _find_vector_method(envs: Any, env_id: str) -> Callable[[BoolArray], Any] | None:
     """Return a function that gives the masks of a vector environment, if there is one.
 
-    Its argument, bool [B], tells which environments have terminated; the methods of
-    those in a SyncVectorEnv aren't called, and None is in the place of their masks.
+    Its argument, bool [B], tells which environments have terminated. Their masks aren't
+    read: None or ones are in their place. The methods of those in a SyncVectorEnv
+    aren't called, nor is one of the vector environment when all have terminated.
     """
     if (method := _find_method(envs, env_id)) is not None:
-        return lambda _: method()
+        return functools.partial(_masks_of_others, method)
     *_, base = interface.wrapper_layers(envs)
     if not isinstance(base, gym.vector.SyncVectorEnv):
         return None
@@ -274,6 +276,25 @@ def _find_vector_method(envs: Any, env_id: str) -> Callable[[BoolArray], Any] | 
         return [None if is_over else method() for method, is_over in pairs]
 
     return masks
+
+
+def _masks_of_others(method: Callable[[], Any], terminated: BoolArray) -> Any:
+    """Return the masks of a vector environment's method, except where it terminated.
+
+    The method takes no argument that would leave some environments out, so one that
+    raises while others need an action is a fault.
+    """
+    if terminated.all():
+        return [None] * len(terminated)
+    masks = method()
+    if not terminated.any() or _length(masks) != len(terminated):
+        return masks
+    if isinstance(masks, np.ndarray) and masks.dtype != object:
+        masks = masks.copy()
+        masks[terminated] = 1  # an array of many environments is read at once
+        return masks
+    pairs = zip(masks, terminated.tolist(), strict=True)
+    return [None if is_over else mask for mask, is_over in pairs]
 
 
 def _other_inputs(space: Any) -> gym.Space[Any]:

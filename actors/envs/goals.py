@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.actors.envs import indices, interface, named_inputs
-from xagents_ray.actors.envs.action_masks import KEY, sample_action
+from xagents_ray.actors.envs.action_masks import KEY, MaskReader, sample_action
 from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
-from xagents_ray.actors.envs.step_info import InfoCoder, ReadInfo, find_fields
+from xagents_ray.actors.envs.specs import spec_of
+from xagents_ray.actors.envs.step_info import (
+    InfoCoder,
+    ReadInfo,
+    find_fields,
+    of_one_env,
+)
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import VECTOR, EnvSpec, InfoField
@@ -47,7 +53,7 @@ class GoalRewards:
         info: entries of `info` that are stored.
     Raises:
         UserError: the environment can't be created, or has no `compute_reward`, or
-            reads entries that can't be stored.
+            reads entries that can't be stored, or its masks are malformed.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class GoalRewards:
         info: tuple[InfoField, ...] | None = (),
         shard: int = 0,
     ) -> None:
-        self._id, self._reads_masks = str(config.env), config.action_masks
+        self._id, self._config = str(config.env), config
         index = indices.goal_rewards_index(config, shard)
         self._env = make_single(config, None, index)
         try:
@@ -152,21 +158,24 @@ class GoalRewards:
         """Return random steps, the same ones in each call."""
         env, goal_steps = self._env, list[tuple[Any, ...]]()
         space = named_inputs.space_before_arrays(env)
-        goals, named = named_inputs.goals_of(space), named_inputs.input_specs(space)
-        assert goals is not None
+        spec = spec_of(env.observation_space, env.action_space, self._config, "", space)
+        assert spec.goals is not None
 
         def vectors_of(observation: Any) -> Array:
             if isinstance(observation, dict):
-                observation = named_inputs.join_vectors(observation, named)[VECTOR]
+                arrays = named_inputs.join_vectors(observation, spec.inputs)
+                observation = arrays[VECTOR]
             return np.asarray(observation, np.float32)
 
-        achieved, desired = goals.slices
+        achieved, desired = spec.goals.slices
         env.action_space.seed(0)
         observation, info = env.reset(seed=0)
-        before = vectors_of(observation)
+        is_masked = self._config.action_masks and spec.is_discrete and KEY in info
+        masks = MaskReader(spec, self._mask_fault) if is_masked else None
+        before, none_ended = vectors_of(observation), np.zeros(1, np.bool_)
         for _ in range(count):
-            mask = info.get(KEY) if self._reads_masks else None
-            action = sample_action(env.action_space, mask)
+            allowed = masks and masks.read(of_one_env(info), none_ended)[0]
+            action = sample_action(env.action_space, allowed)
             observation, reward, *ends, info = env.step(action)
             after = vectors_of(observation)
             pair = after[achieved], before[desired]
@@ -176,6 +185,12 @@ class GoalRewards:
             before = vectors_of(observation) if any(ends) else after
         reached, wanted, rewards, infos = zip(*goal_steps, strict=True)
         return _GoalSteps(np.stack(reached), np.stack(wanted), [*rewards], [*infos])
+
+    def _mask_fault(self, mask: Any, remedy: str) -> UserError:
+        """Return the error for a mask, with the line of `step`."""
+        place = interface.method_line(self._env, "step")
+        what = f"info[{KEY!r}] is {mask!r:.80}"
+        return interface.env_fault(self._id, what, place, remedy)
 
     def _sample_rows(self) -> tuple[FloatArray, FloatArray, Infos]:
         """Return two achieved goals, one desired goal twice, and two infos."""

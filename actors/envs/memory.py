@@ -26,13 +26,13 @@ _SKIPPED = (
 )
 
 
-def remembering_wrappers(envs: Any) -> tuple[str, ...]:
+def remembering_wrappers(envs: Any, reads_masks: bool) -> tuple[str, ...]:
     """Return the class names of user-defined wrappers with memory across episodes.
 
     They are those around a vector environment and within it. It is reset with the same
     seed before and after some random steps; the attributes of a wrapper without such
     memory are the same both times. Errors of the environments are ignored; the run
-    reports them.
+    reports them. With `reads_masks`, only actions that masks allow are taken.
     """
     *layers, base = interface.wrapper_layers(envs)
     if isinstance(base, gym.vector.SyncVectorEnv):
@@ -50,7 +50,7 @@ def remembering_wrappers(envs: Any) -> tuple[str, ...]:
         _, infos = envs.reset(seed=0)
         before = [_state_of(vars(layer), set()) for layer in layers]
         for _ in range(_STEPS):
-            actions = sample_allowed(envs, infos)
+            actions = sample_allowed(envs, infos if reads_masks else {})
             *_, infos = envs.step(actions)
         envs.reset(seed=0)
         pairs = zip(layers, before, strict=True)

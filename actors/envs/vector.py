@@ -228,7 +228,7 @@ class Envs:
 
     def remembering(self) -> tuple[str, ...]:
         """Return the user's wrappers with memory, found by stepping."""
-        return memory.remembering_wrappers(self._envs)
+        return memory.remembering_wrappers(self._envs, self._mask_reader is not None)
 
     def check_finite(self, observations: Observations) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""

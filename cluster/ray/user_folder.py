@@ -96,11 +96,11 @@ def has_other_machines(ray: Any) -> bool:
 def export_folder(ray: Any) -> tuple[bytes, ...]:
     """Return a definition by which workers enter this process's working directory.
 
-    They find relative files then, although Ray was started elsewhere. There is none if
-    a folder was sent, which they are in already, or if other machines may lack it.
+    They find relative files then, although Ray was started elsewhere. Workers on other
+    machines enter it where it is there too, as on a shared file system. There is no
+    definition if a folder was sent, which they are in already.
     """
-    is_sent = "working_dir" in ray.get_runtime_context().runtime_env
-    if is_sent or has_other_machines(ray):
+    if "working_dir" in ray.get_runtime_context().runtime_env:
         return ()
     return (cloudpickle.dumps(functools.partial(enter_folder, os.getcwd())),)
 

@@ -1,13 +1,13 @@
-"""Environment variables that a run's Ray actors have."""
+"""Environment variables of the Ray actors of a run or a sweep."""
 
 from collections.abc import Mapping
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.run import ConnectionConfig
 
 
 def worker_variables(
-    placement: PlacementConfig, environ: Mapping[str, str]
+    connection: ConnectionConfig, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables of `--worker-env` with their values.
 
@@ -15,13 +15,13 @@ def worker_variables(
     submitted job sets too.
 
     Args:
-        placement: the setting.
+        connection: the setting.
         environ: environment variables of this process, for names without a value.
     Raises:
         UserError: a variable without a value isn't set here.
     """
     found = {}
-    for each in placement.worker_env or ():
+    for each in connection.worker_env or ():
         name, is_given, value = each.partition("=")
         if not is_given and name not in environ:
             raise UserError(

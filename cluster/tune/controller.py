@@ -2,6 +2,7 @@
 
 import contextlib
 import operator
+import os
 import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from ray.tune.search import Searcher
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
+from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.claims import (
     Labels,
     NoRoomError,
@@ -54,6 +56,7 @@ class SweepController(tune.Callback, tune.Stopper):
         self._display, self._signals = display, signals
         # Of what the networks are made of, and of the working directory.
         self._definitions = (*export_folder(ray), *definitions)
+        self._variables = worker_variables(plan.ray, os.environ)
         self._running: dict[str, Trial] = {}
         self._failure: BaseException | None = None
         self._free: dict[str, Bundle] = {}  # by node, without trials of this sweep
@@ -131,6 +134,7 @@ class SweepController(tune.Callback, tune.Stopper):
                 "points": list(self._plan.points),
                 "claims": claims,
                 "labels": labels,
+                "variables": self._variables,
                 "definitions": (*self._definitions, *export_definitions(config.env)),
             }
 

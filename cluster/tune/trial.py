@@ -7,6 +7,7 @@ actors has its learner in an actor, and trains in a thread.
 """
 
 import functools
+import os
 import queue
 import signal
 import threading
@@ -104,16 +105,19 @@ class Trial(tune.Trainable):
 
     def _start(self) -> Child | TrainingThread:
         config = self._config
-        is_local = config["settings"].get("local")
+        settings, variables = config["settings"], config["variables"]
+        os.environ.update(variables)
+        is_local = settings.get("local")
         start: StartDriver = start_local_driver
         if not is_local:
+            settings = {**settings, "worker_env": (*variables,) or None}
             start = functools.partial(driver.start_ray_driver, has_claim=True)
         cores = sum(claim.get("CPU", 0.0) for claim in config["claims"])
         job = Job(
             "xagents_ray.tuning.trial_training:train_trial",
             arguments=(
                 config["algorithm"],
-                config["settings"],
+                settings,
                 max(1, round(cores)),
                 config["definitions"],
                 config["points"],

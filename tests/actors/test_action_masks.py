@@ -288,6 +288,60 @@ def test_no_mask_is_asked_for_after_an_end_in_vectors() -> None:
     assert infos["action_mask"] == [[1, 0]] * 2
 
 
+class EndingTogether(gym.vector.VectorEnv[Any, Any, Any]):
+    """Its method gives what it is told, of all of its environments at once."""
+
+    num_envs = 2
+    single_observation_space = Ends.observation_space
+    single_action_space = Ends.action_space
+    masks: Any = ()
+
+    def reset(self, **given: Any) -> Any:
+        return np.zeros((2, 2), np.float32), {}
+
+    def step(self, ended: Any) -> Any:
+        none = np.zeros(2, np.bool_)
+        return np.zeros((2, 2), np.float32), np.zeros(2), ended, none, {}
+
+    def action_masks(self) -> Any:
+        if self.masks is None:
+            raise AssertionError("all have ended")
+        return self.masks
+
+
+@pytest.mark.parametrize(
+    "masks",
+    [
+        [None, [1, 0]],
+        [[7], np.array([1, 0])],
+        (np.zeros(2, np.bool_), [True, False]),
+        np.array([[2, 3], [1, 0]]),
+        np.array([[np.nan, 0], [1, 0]]),
+        np.array([None, [1, 0]], object),
+    ],
+)
+def test_masks_after_an_end_in_vectors_are_not_read(masks: Any) -> None:
+    made, given = EndingTogether(), repr(masks)
+    envs, made.masks = report_masks(made, "Ends"), masks
+    ended = np.array([True, False])
+    infos = envs.step(ended)[-1]
+    assert _reader(2).read(infos, ended).tolist() == [[True, True], [True, False]]
+    assert repr(masks) == given
+    made.masks = None
+    assert envs.step(np.ones(2, np.bool_))[-1]["action_mask"] == [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("masks", "ended"), [([[7], [1, 0]], [False, False]), ([[1, 0]], [True, False])]
+)
+def test_other_masks_of_vectors_are_faults(masks: Any, ended: Any) -> None:
+    made = EndingTogether()
+    envs, made.masks = report_masks(made, "Ends"), masks
+    infos = envs.step(np.array(ended))[-1]
+    with pytest.raises(UserError, match="give"):
+        _reader(2).read(infos, np.array(ended))
+
+
 def test_the_order_of_inputs_is_that_without_the_mask() -> None:
     box = gym.spaces.Box(0, 1, (2,))
     env = Ends()

@@ -17,7 +17,7 @@ from xagents_ray.actors.envs import goals, make, named_inputs
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.moments import Moments, merge_moments, moments_of, pool_goals
 from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Episode
@@ -114,6 +114,25 @@ def test_masks_of_goal_environments_with_continuous_actions_are_refused() -> Non
     settings = {"her": "future", "env": f"{__name__}:Masked"}
     with pytest.raises(UserError, match="--no-action-masks"):
         run_of("ddpg", 1, **settings)
+
+
+class WronglyMasked(Choosing):
+    """Its masks are right until the third step."""
+
+    def step(self, action: Any) -> Any:
+        *results, _ = super().step([action] * 2)
+        return *results, {"action_mask": "none" if self._steps > 2 else [1, 0]}
+
+    def reset(self, **given: Any) -> Any:
+        return super().reset(**given)[0], {"action_mask": [0, 1]}
+
+
+def test_wrong_masks_of_goal_environments_are_faults() -> None:
+    """Masks of the reset and of the first steps are right."""
+    config = EnvConfig(env=f"{__name__}:WronglyMasked")
+    said = r"info\['action_mask'\] is 'none' \(.*test_goals.py, line \d+\); give 2 num"
+    with pytest.raises(EnvironmentFault, match=said):
+        goals.GoalRewards(config, None)
 
 
 class Endless(PointReach):

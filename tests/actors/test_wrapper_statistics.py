@@ -186,6 +186,27 @@ def remembering_vectors(num_envs: int) -> Any:
     return RememberingVector(gym.vector.SyncVectorEnv(makes))
 
 
+class MaskedVectors(gym.vector.VectorWrapper):
+    """Its infos have an entry of that name which is no mask."""
+
+    def reset(self, **given: Any) -> Any:
+        observations, infos = self.env.reset(**given)
+        return observations, {**infos, "action_mask": ["none"]}
+
+    def step(self, actions: Any) -> Any:
+        *results, infos = self.env.step(actions)
+        return *results, {**infos, "action_mask": ["none"]}
+
+
+def masked_vectors(num_envs: int) -> Any:
+    return MaskedVectors(RememberingVector(gym.make_vec("CartPole-v1", num_envs)))
+
+
+def test_ignored_masks_hide_no_wrapper_that_remembers() -> None:
+    config = EnvConfig(env=f"{HERE}:masked_vectors", action_masks=False)
+    assert make.check_env(config).remembering == ("RememberingVector",)
+
+
 @pytest.mark.parametrize(
     ("name", "noted"),
     [

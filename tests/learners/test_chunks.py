@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_support import make_learner, publish, sampled
+from learner_support import make_learner, publish, random_transitions, sampled
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.batches import Batch
@@ -16,23 +16,6 @@ from xagents_ray.learners.padding import pad_batches, split_batches
 
 FEW = EnvSpec((3,), "float32", 1, 2)
 BOX = EnvSpec((3,), "float32", 1, 0, (-1.0,), (1.0,))
-
-
-def drawn(spec: EnvSpec, k: int, n: int = 6) -> Transitions:
-    """Return K batches of N transitions with priorities."""
-    rng = np.random.default_rng(k)
-    actions: Any = rng.uniform(-1, 1, (k, n, 1)).astype(np.float32)
-    if spec.is_discrete:
-        actions = rng.integers(0, 2, (k, n), np.int32)
-    return Transitions(
-        observations=rng.normal(size=(k, n, 2, 3)).astype(np.float32),
-        starts=np.zeros((k, n, 2), bool),
-        actions=actions,
-        rewards=rng.normal(size=(k, n)).astype(np.float32),
-        discounts=np.full((k, n), 0.9, np.float32),
-        priorities=rng.uniform(0.1, 5, (k, n)).astype(np.float32),
-        rows=np.arange(2 * k * n).reshape(k, n, 2),
-    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +35,7 @@ def drawn(spec: EnvSpec, k: int, n: int = 6) -> Transitions:
     ],
 )
 def test_chunks_have_few_sizes(count: int, sizes: Any, padded: Any) -> None:
-    made = drawn(FEW, count)
+    made = random_transitions(FEW, count)
     chunks = list(split_batches(made))
     assert [len(each.rewards) for each in chunks] == sizes
     assert [len(pad_batches(each).rewards) for each in chunks] == padded
@@ -74,7 +57,7 @@ def test_numbers_are_those_of_one_call(
         monkeypatch.setattr(Learner, "_pads_batches", is_padded)
         learner = make_learner(agent, config, spec, max_steps=400)
         outputs = [
-            learner.learn(sampled(drawn(spec, k)), steps, {}, version)
+            learner.learn(sampled(random_transitions(spec, k)), steps, {}, version)
             for version, (k, steps) in enumerate([(21, 100), (3, 200)], start=2)
         ]
         learners.append((learner, outputs))
@@ -94,7 +77,7 @@ def test_stopped_chunks_learn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = make_learner("dqn", config, FEW)
     before = publish(learner).arrays
     learner.stop()
-    outputs = learner.learn(sampled(drawn(FEW, 5)), 10, {}, 7)
+    outputs = learner.learn(sampled(random_transitions(FEW, 5)), 10, {}, 7)
     assert outputs.metrics == {"updates": 0}
     assert outputs.priorities is not None and not len(outputs.priorities.errors)
     assert (learner.version, outputs.weights.version) == (7, 7)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from learner_support import make_learner, sampled
+from learner_support import make_learner, random_transitions, sampled
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
@@ -18,22 +18,6 @@ BOX = EnvSpec((3,), "float32", 1, 0, (-1.0,), (1.0,))
 FEW = EnvSpec((3,), "float32", 1, 2)
 BETA, REMAINING = 0.4, 0.75
 SPECS = {"dqn": FEW, "ddpg": BOX, "td3": BOX, "sac": BOX}
-
-
-def drawn(spec: EnvSpec, k: int, n: int = 6) -> Transitions:
-    rng = np.random.default_rng(k)
-    actions: Any = rng.uniform(-1, 1, (k, n, 1)).astype(np.float32)
-    if spec.is_discrete:
-        actions = rng.integers(0, 2, (k, n), np.int32)
-    return Transitions(
-        rng.normal(size=(k, n, 2, 3)).astype(np.float32),
-        np.zeros((k, n, 2), bool),
-        actions,
-        3 * rng.normal(size=(k, n)).astype(np.float32),
-        np.zeros((k, n), np.float32),
-        rng.uniform(0.1, 5, (k, n)).astype(np.float32),
-        np.arange(2 * k * n).reshape(k, n, 2),
-    )
 
 
 def make(agent: str, compiled: bool = False, **settings: Any) -> Any:
@@ -61,7 +45,7 @@ def weights_of(priorities: Any, total: float, size: int, beta: float) -> Any:
 @pytest.mark.parametrize("agent", SPECS)
 def test_the_loss_is_weighted_and_errors_are_returned(agent: str) -> None:
     """No value follows, so that rewards are the targets; 25 of 100 steps are done."""
-    learner, case = make(agent), drawn(SPECS[agent], 1)
+    learner, case = make(agent), random_transitions(SPECS[agent], 1, discount=0)
     learner.update(sampled(case), 25)  # a phase knows the steps of the one before
     errors = [case.rewards[0] - x for x in values_of(learner, agent, case)]
     outputs = learner.learn(sampled(case), 25, {}, 1)
@@ -82,7 +66,7 @@ def test_the_loss_is_weighted_and_errors_are_returned(agent: str) -> None:
 @pytest.mark.parametrize("agent", SPECS)
 def test_weights_of_equal_priorities_are_1(agent: str) -> None:
     """The updates are then those of a uniform replay."""
-    case = drawn(SPECS[agent], 2)
+    case = random_transitions(SPECS[agent], 2)
     alike = case._replace(priorities=np.full_like(case.priorities, 0.3))
     uniform = alike._replace(priorities=None, rows=None)
     one, other = make(agent), make(agent, prioritized=False, priority_beta=0.4)
@@ -95,7 +79,7 @@ def test_weights_of_equal_priorities_are_1(agent: str) -> None:
 
 def test_compiled_phases_answer_alike() -> None:
     """XLA sees four batches, as three are padded; the fourth answers nothing."""
-    case = drawn(FEW, 3)
+    case = random_transitions(FEW, 3)
     updates = []
     for compiled in (False, True):
         learner = make("dqn", compiled)
@@ -110,7 +94,8 @@ def test_compiled_phases_answer_alike() -> None:
 def test_batches_that_were_not_learned_from_answer_nothing() -> None:
     learner = make("dqn")
     learner.stop()
-    metrics, _, priorities = learner.learn(sampled(drawn(FEW, 3)), 0, {}, 1)
+    case = random_transitions(FEW, 3)
+    metrics, _, priorities = learner.learn(sampled(case), 0, {}, 1)
     assert metrics["updates"] == 0
     assert len(priorities.errors) == len(priorities.rows) == 0
 

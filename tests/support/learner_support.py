@@ -52,6 +52,25 @@ def replayed(trajectories: Sequence[Trajectory]) -> Replayed:
     return Replayed(*joined)._replace(values=None, weights_version=-1, first_env=0)
 
 
+def random_transitions(
+    spec: EnvSpec, batches: int, discount: float = 0.9
+) -> Transitions:
+    """Return K batches of six transitions of vectors of size 3, with priorities."""
+    shape, rng = (batches, 6), np.random.default_rng(batches)
+    actions: Any = rng.uniform(-1, 1, (*shape, 1)).astype(np.float32)
+    if spec.is_discrete:
+        actions = rng.integers(0, 2, shape, np.int32)
+    return Transitions(
+        observations=rng.normal(size=(*shape, 2, 3)).astype(np.float32),
+        starts=np.zeros((*shape, 2), bool),
+        actions=actions,
+        rewards=3 * rng.normal(size=shape).astype(np.float32),
+        discounts=np.full(shape, discount, np.float32),
+        priorities=rng.uniform(0.1, 5, shape).astype(np.float32),
+        rows=np.arange(2 * 6 * batches).reshape(*shape, 2),
+    )
+
+
 def sampled(transitions: Transitions) -> Batch:
     """Return the batch of what a replay drew."""
     return Batch(sampled=transitions)

@@ -75,6 +75,18 @@ def test_settings_of_a_trial() -> None:
     assert config.training.seed == 5 and config.training.max_steps == 1000
 
 
+def test_variables_of_workers_are_no_settings_of_a_trial() -> None:
+    """A study, which others may read, has none of them."""
+    given = {"worker_env": {"LICENSE": None, "LEVEL": "2"}, "lr": (1e-5, 1e-2)}
+    plan = planned(**given)
+    assert plan.ray.worker_env == ("LICENSE", "LEVEL=2")
+    assert "worker_env" not in plan.fixed
+    _, said = reported(plan, 1.0)
+    assert "--worker-env LICENSE LEVEL=2" in "".join(said)
+    local = planned(**given, local=True)  # its trials are workers, too
+    assert local.ray == plan.ray
+
+
 def test_a_trials_directory_is_its_own() -> None:
     """A study of this name in another database has left its runs here."""
     Path("runs/tune/s/ppo/CartPole-v1/trial-3").mkdir(parents=True)

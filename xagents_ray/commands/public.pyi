@@ -185,6 +185,9 @@ class Both_All(TypedDict, total=False):
     weights: str | Path | Sequence[str | Path] | None
     """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5, .npz, or whole
     Keras models, .keras or .h5."""
+    worker_env: str | Path | Sequence[str | Path] | Mapping[str, str | None] | None
+    """Environment variables of workers and trials on Ray: NAME=VALUE, or NAME for the
+    value here, which config.yaml doesn't hold; a dict from Python."""
     wrappers: str | Path | Sequence[str | Path] | Sequence[Callable[..., Any]] | None
     """Wrappers of each environment, module:Class, the first one innermost; from Python
     also classes and functions of an environment."""
@@ -250,9 +253,6 @@ class Train_All(TypedDict, total=False):
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""
-    worker_env: str | Path | Sequence[str | Path] | Mapping[str, str | None] | None
-    """Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for the
-    value here, which config.yaml doesn't hold; a dict from Python."""
 
 class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None

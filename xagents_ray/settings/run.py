@@ -168,6 +168,26 @@ class ConnectionConfig(Checked):
         "opens it is printed",
         needs_ray=True,
     )
+    worker_env: tuple[str, ...] | None = option(
+        None,
+        "Environment variables of workers and trials on Ray: NAME=VALUE, or NAME for "
+        "the value here, which config.yaml doesn't hold; a dict from Python",
+        known_as=("env_vars", "runtime_env"),
+        takes="Mapping[str, str | None]",
+        expected="NAME=VALUE, NAME, or from Python a dict",
+        to_plain=from_python.variables,
+        in_presets=False,
+        needs_ray=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for each in self.worker_env or ():
+            if not each.partition("=")[0].isidentifier():
+                raise UserError(
+                    f"--worker-env takes NAME=VALUE or NAME, got {shown(each)}: write "
+                    "LICENSE=/opt/license, or LICENSE for the value here."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,18 +199,6 @@ class PlacementConfig(ConnectionConfig):
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
         not_launched="runs without Ray",
-    )
-    worker_env: tuple[str, ...] | None = option(
-        None,
-        "Environment variables of the run's workers on Ray: NAME=VALUE, or NAME for "
-        "the value here, which config.yaml doesn't hold; a dict from Python",
-        known_as=("env_vars", "runtime_env"),
-        takes="Mapping[str, str | None]",
-        expected="NAME=VALUE, NAME, or from Python a dict",
-        to_plain=from_python.variables,
-        instead="set the variables where Ray starts",
-        in_presets=False,
-        needs_ray=True,
     )
     n_actors: int | None = count(
         None,
@@ -263,12 +271,6 @@ class PlacementConfig(ConnectionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in self.worker_env or ():
-            if not each.partition("=")[0].isidentifier():
-                raise UserError(
-                    f"--worker-env takes NAME=VALUE or NAME, got {shown(each)}: write "
-                    "LICENSE=/opt/license, or LICENSE for the value here."
-                )
         gpus = self.learner_gpus
         if gpus and not (1e-4 <= gpus <= 1 or float(gpus).is_integer()):
             raise UserError(

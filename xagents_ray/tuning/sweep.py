@@ -250,8 +250,8 @@ def write_report(plan: Plan, study: "Study", note: Callable[[str], None]) -> Non
         return
     settings, agent = best.user_attrs["settings"], plan.algorithm.name
     shown = {name: value for name, value in settings.items() if name != "quiet"}
-    if plan.ray.address is not None and not settings.get("local"):
-        shown["address"] = plan.ray.address
+    if not settings.get("local"):
+        shown |= {"address": plan.ray.address, "worker_env": plan.ray.worker_env}
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
     note(f"  {shlex.join(train_command(plan.algorithm, shown))}")
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"

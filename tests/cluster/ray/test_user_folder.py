@@ -117,16 +117,16 @@ def test_a_folder_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
         user_folder.join_with_folder(_Ray(), "a:1", folder, {})
 
 
+@pytest.mark.parametrize("hosts", [["a", "a"], ["a", "b"]])
 @pytest.mark.parametrize(
-    ("hosts", "sent", "enters"),
+    ("sent", "enters"),
     [
-        (["a", "a"], {}, True),
-        (["a", "b"], {}, False),  # another machine may lack the folder
-        (["a"], {"working_dir": "gcs://it.zip"}, False),  # workers are in it
-        (["a"], {"env_vars": {"A": "1"}}, True),
+        ({}, True),
+        ({"working_dir": "gcs://it.zip"}, False),  # workers are in it
+        ({"env_vars": {"A": "1"}}, True),
     ],
 )
-def test_workers_of_one_machine_enter_the_working_directory(
+def test_workers_enter_the_working_directory(
     hosts: list[str],
     sent: dict[str, Any],
     enters: bool,

@@ -13,6 +13,8 @@ from xagents_ray.cluster.tune.controller import SweepController
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.tuning.sweep import plan_of
 
 
 @pytest.fixture(autouse=True)
@@ -25,11 +27,30 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sweep_on(ray: FakeCluster, n_jobs: int) -> tuple[SweepController, Config]:
     """Return a sweep, and the settings of its trials."""
-    plan: Any = SimpleNamespace(config=SimpleNamespace(n_jobs=n_jobs))
+    sizes, connection = SimpleNamespace(n_jobs=n_jobs), ConnectionConfig()
+    plan: Any = SimpleNamespace(config=sizes, ray=connection)
     unused: Any = None
     sweep = SweepController(ray, plan, unused, unused, Signals(), ())
     given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 6}
     return sweep, Config.of(ALGORITHMS["ppo"].config, given)
+
+
+def test_trials_are_given_the_variables_of_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their nodes don't have the value that one has here."""
+    monkeypatch.setenv("LICENSE", "abc")
+    variables = {"LICENSE": None, "LEVEL": "2"}
+    given = {"env": "CartPole-v1", "local": True, "worker_env": variables}
+    plan, _ = plan_of(ALGORITHMS["ppo"], given)
+    asked = SimpleNamespace(number=0, params={}, user_attrs={})
+    study: Any = SimpleNamespace(ask=lambda: asked, note=lambda *_, **__: None)
+    display: Any = SimpleNamespace(began=lambda *_: None)
+    ray = FakeCluster({"CPU": 2})
+    sweep = SweepController(ray, plan, study, display, Signals(), ())
+    trial: Any = sweep.ask("trial")
+    assert trial["variables"] == {"LICENSE": "abc", "LEVEL": "2"}
+    assert "worker_env" not in trial["settings"]
 
 
 def test_trials_divide_what_is_free_when_the_sweep_starts() -> None:

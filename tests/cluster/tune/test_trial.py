@@ -2,6 +2,7 @@
 
 import functools
 import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -11,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
+import pytest
 from results import result
 
 from xagents_ray.algorithms.table import find_algorithm
@@ -47,6 +49,28 @@ def trial_of(training: Callable[[Connection], None]) -> tuple[Trial, Child]:
     trial.setup({})
     trial._training = child = Child(process, link)
     return trial, child
+
+
+@pytest.mark.parametrize(
+    ("is_local", "given"), [(True, None), (False, ("LICENSE", "LEVEL"))]
+)
+def test_what_trains_has_the_variables_of_workers(
+    is_local: bool, given: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings, which are written to the run's directory, have only their names."""
+    variables = {"LICENSE": "abc", "LEVEL": "2"}
+    for name in variables:
+        monkeypatch.setenv(name, "that of the node")
+    monkeypatch.setattr(Child, "start", lambda job: job)
+    monkeypatch.setattr("xagents_ray.cluster.tune.trial.TrainingThread", lambda x: x)
+    trial = object.__new__(Trial)
+    config = {"settings": {"local": is_local}, "variables": variables}
+    trial.setup(
+        {**config, "algorithm": b"", "claims": (), "definitions": (), "points": ()}
+    )
+    job: Any = trial._start()
+    assert {name: os.environ[name] for name in variables} == variables
+    assert job.arguments[1].get("worker_env") == given
 
 
 def test_the_last_report_is_read_of_a_training_that_has_ended() -> None:

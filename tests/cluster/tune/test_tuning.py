@@ -278,6 +278,7 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
             "settings": settings,
             "claims": [{"CPU": 1}],
             "definitions": (),
+            "variables": {},
             "points": [2000, 4000, 6000],
         }
     )
