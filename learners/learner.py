@@ -118,8 +118,6 @@ class Learner:
         self.state = LearnerState(
             setup.models, setup.optimizers, {**normalized, **setup.variables}
         )
-        # As tuples, since iterating over a TensorShape is slow in each phase.
-        self._shapes = {name: tuple(x.shape) for name, x in self._published.items()}
         self._compiled = compiled
         self._widths = self._round_widths(n_envs)
         self._names: list[tuple[str, ...]] = []
@@ -223,9 +221,9 @@ class Learner:
         """Return the network's weights, split from one float32 [P], and statistics."""
         held: Array = flat.numpy()
         arrays, begin = dict[str, Array](), 0
-        for name, shape in self._shapes.items():
-            end = begin + math.prod(shape)
-            arrays[name] = held[begin:end].reshape(shape)
+        for name, variable in self._published.items():
+            end = begin + math.prod(variable.shape)
+            arrays[name] = held[begin:end].reshape(variable.shape)
             begin = end
         return Weights(version, arrays | self.normalizer.policy_arrays())
 
