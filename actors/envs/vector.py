@@ -67,8 +67,11 @@ class EnvStep(NamedTuple):
 
 def learning_rewards(raw: Array, clip: bool) -> FloatArray:
     """Return float32 rewards for learning; infinite if float32 can't hold them."""
+    rewards: Array = np.sign(raw) if clip else np.asarray(raw)
+    if rewards.dtype == np.float32:
+        return rewards
     with np.errstate(over="ignore"):
-        return np.asarray(np.sign(raw) if clip else raw, np.float32)
+        return rewards.astype(np.float32)
 
 
 class Envs:

@@ -267,23 +267,19 @@ def sample_categorical(logits: FloatArray, uniform: Array) -> Array:
 
     The logits are float32 [B, n], the uniform numbers float64 [B] in [0, 1).
     """
-    cumulative = _exponentials(logits)[1]
-    drawn = uniform[:, None] * cumulative[:, -1:]
+    columns = logits.T.copy()  # NumPy takes longer for many short rows
+    columns -= np.maximum.reduce(columns)
+    cumulative = np.add.accumulate(np.exp(columns, out=columns), out=columns)
     # Leaving out the last action keeps rounding from yielding an index of n.
-    below: BoolArray = cumulative[:, :-1] <= drawn
-    actions: Array = below.sum(axis=-1, dtype=np.int32)
+    below: BoolArray = cumulative[:-1] <= uniform * cumulative[-1]
+    actions: Array = np.add.reduce(below, dtype=np.int32)
     return actions
 
 
 def categorical_log_probs(logits: FloatArray, actions: Array) -> FloatArray:
     """Return log-probabilities float32 [...] of actions [...] from logits [..., n]."""
-    shifted, cumulative = _exponentials(logits)
+    shifted = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    sums = np.add.accumulate(np.exp(shifted), axis=-1)[..., -1]
     flat = shifted.reshape(-1, logits.shape[-1])
     chosen: FloatArray = flat[np.arange(len(flat)), actions.ravel()]
-    return chosen.reshape(actions.shape) - np.log(cumulative[..., -1])
-
-
-def _exponentials(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return logits minus their maximum, and cumulative sums of their exponentials."""
-    shifted = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
-    return shifted, np.add.accumulate(np.exp(shifted), axis=-1)
+    return chosen.reshape(actions.shape) - np.log(sums)

@@ -156,6 +156,18 @@ def test_sample_categorical_by_hand() -> None:
     np.testing.assert_allclose(np.exp(log_probs), [0.5] * 2 + [0.25] * 4, rtol=1e-5)
 
 
+@pytest.mark.parametrize("n_actions", [2, 6, 18])
+def test_an_environment_draws_the_same_actions_alone(n_actions: int) -> None:
+    """Even with numbers at the ends of actions' intervals."""
+    logits = np.random.default_rng(2).normal(size=(16, n_actions)).astype(np.float32)
+    largest = logits.max(axis=-1, keepdims=True)
+    sums = np.exp(logits - largest).cumsum(axis=-1).astype(np.float64)
+    for draws in (sums / sums[:, -1:]).T[:-1]:
+        pairs = zip(logits[:, None], draws[:, None], strict=True)
+        alone = np.concatenate([sample_categorical(*each) for each in pairs])
+        np.testing.assert_array_equal(sample_categorical(logits, draws), alone)
+
+
 @pytest.mark.parametrize("first", [-np.inf, 0.0])
 def test_sample_categorical_never_draws_the_impossible(first: float) -> None:
     logits = np.tile(np.array([first, 0, -np.inf], np.float32), (3, 1))

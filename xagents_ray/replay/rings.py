@@ -10,6 +10,7 @@ from xagents_ray.core.stacks import same_episode
 from xagents_ray.core.trajectory import (
     ACTION_MASKS,
     Array,
+    BoolArray,
     IntArray,
     Trajectory,
     field_types,
@@ -80,63 +81,82 @@ class TransitionRings(Replay):
 
     def insert(self, trajectory: Trajectory) -> None:
         """Copy a trajectory in, overwriting the oldest transitions."""
+        envs = trajectory.first_env + np.arange(trajectory.rewards.shape[1])
         shown = same_episode(trajectory.starts[: self._stack])
         tails, heads = self._tail.copy(), self._head.copy()
-        for column in range(trajectory.rewards.shape[1]):
-            self._insert(trajectory, column, np.flatnonzero(shown[:, column]))
+        for column in np.flatnonzero(~self._follow(trajectory, envs, shown)).tolist():
+            first = int(shown[:, column].argmax())
+            self._insert_older_frames(trajectory, column, first)
+        self._insert_steps(trajectory, envs)
         self._note(tails, heads)
 
-    def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
-        """Copy in one environment's steps; `shown` are the frames of their first stack.
+    def _follow(
+        self, trajectory: Trajectory, envs: IntArray, shown: BoolArray
+    ) -> BoolArray:
+        """Return whose newest stored frames equal those of the first stack, bool [B].
 
-        If they don't continue the stored steps (a rollout was lost, or this replay
-        replaces another one), the older frames of that stack are inserted first, after
-        the observation that follows the last stored step.
+        Only frames that are `shown`, bool [stack, B], count.
         """
-        env, first = trajectory.first_env + column, self._stack - 1
-        head, length = int(self._head[env]), len(trajectory.rewards)
-        if not self._follows(trajectory, column, shown):
-            first = int(shown[0])
-            if self._tail[env] < head and self._valid[env, (head - 1) % self._length]:
-                self._valid[env, head % self._length] = False
-                head += 1
-        older = self._stack - 1 - first
-        end = head + older + length
-        rows = np.arange(head, end + 1) % self._length
-        steps, valid = rows[older:-1], trajectory.valid[:, column]
+        rows = self._head[envs] + np.arange(1 - self._stack, 1)[:, None]
+        rows %= self._length
+        equal = self._starts[envs, rows] == trajectory.starts[: self._stack]
         for held, new in paired_arrays(self._observations, trajectory.observations):
-            held[env, rows] = new[first:, column]
-        self._starts[env, rows] = trajectory.starts[first:, column]
+            same = held[envs, rows] == new[: self._stack]
+            equal &= same.all(axis=(*range(2, same.ndim),))
+        follow: BoolArray = (equal | ~shown).all(axis=0)
+        return follow
+
+    def _insert_older_frames(
+        self, trajectory: Trajectory, column: int, first: int
+    ) -> None:
+        """Copy in one environment's frames from `first` to before its first step.
+
+        They don't continue the stored steps (a rollout was lost, or this replay
+        replaces another one), and are inserted after the observation that follows the
+        last stored step.
+        """
+        env, older = trajectory.first_env + column, slice(first, self._stack - 1)
+        head = int(self._head[env])
+        if self._tail[env] < head and self._valid[env, (head - 1) % self._length]:
+            self._valid[env, head % self._length] = False
+            head += 1
+        end = head + self._stack - 1 - first
+        rows = np.arange(head, end) % self._length
+        for held, new in paired_arrays(self._observations, trajectory.observations):
+            held[env, rows] = new[older, column]
+        self._starts[env, rows] = trajectory.starts[older, column]
+        self._make_room(env, end)
+        self._valid[env, rows] = False
+        self._head[env] = end
+
+    def _insert_steps(self, trajectory: Trajectory, envs: IntArray) -> None:
+        """Copy in the steps of environments, after the newest stored frames."""
+        length, first = len(trajectory.rewards), self._stack - 1
+        ends, own = self._head[envs] + length, envs[:, None]
+        rows = (self._head[envs, None] + np.arange(length + 1)) % self._length
+        steps = rows[:, :-1]
+        for held, new in paired_arrays(self._observations, trajectory.observations):
+            held[own, rows] = new[first:].swapaxes(0, 1)
+        self._starts[own, rows] = trajectory.starts[first:].T
         if self._action_masks is not None:
             assert trajectory.action_masks is not None
-            self._action_masks[env, rows[older:]] = trajectory.action_masks[:, column]
-        self._actions[env, steps] = trajectory.actions[:, column]
-        self._rewards[env, steps] = trajectory.rewards[:, column]
-        self._terminated[env, steps] = trajectory.terminated[:, column]
+            self._action_masks[own, rows] = trajectory.action_masks.swapaxes(0, 1)
+        self._actions[own, steps] = trajectory.actions.swapaxes(0, 1)
+        self._rewards[own, steps] = trajectory.rewards.T
+        self._terminated[own, steps] = trajectory.terminated.T
         if self._info is not None:
             assert trajectory.info is not None
-            self._info[env, steps] = trajectory.info[:, column]
+            self._info[own, steps] = trajectory.info.swapaxes(0, 1)
         if self._log_probs is not None:
             assert trajectory.log_probs is not None
-            self._log_probs[env, steps] = trajectory.log_probs[:, column]
-        self._make_room(env, end)
-        self._valid[env, rows[:older]] = False
-        self._valid[env, steps] = valid
-        self._count[env] += np.count_nonzero(valid)
-        self._head[env] = end
-        self._evict(env)
-
-    def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
-        """Return whether the newest stored frames equal those of the first stack."""
-        env = trajectory.first_env + column
-        rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
-        pairs = (
-            (self._starts, trajectory.starts),
-            *paired_arrays(self._observations, trajectory.observations),
-        )
-        return all(
-            np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
-        )
+            self._log_probs[own, steps] = trajectory.log_probs.T
+        for env, end in zip(envs.tolist(), ends.tolist(), strict=True):
+            self._make_room(env, end)
+        self._valid[own, steps] = trajectory.valid.T
+        self._count[envs] += np.count_nonzero(trajectory.valid, axis=0)
+        self._head[envs] = ends
+        for env in envs[self._count[envs] > self._quota[envs]].tolist():
+            self._evict(env)
 
     def _make_room(self, env: int, head: int) -> None:
         """Drop rows that moving the head here overwrites or makes incomplete."""
@@ -151,15 +171,14 @@ class TransitionRings(Replay):
     def _evict(self, env: int) -> None:
         """Drop the oldest transitions beyond the environment's quota."""
         surplus = int(self._count[env] - self._quota[env])
-        if surplus > 0:
-            tail, span = int(self._tail[env]), 2 * surplus + 1
-            valid = np.empty(0, np.int64)
-            while len(valid) < surplus:  # mostly one pass; more with many invalid rows
-                rows = np.arange(tail, tail + span) % self._length
-                valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
-            self._tail[env] = tail + valid[surplus - 1] + 1
-            self._count[env] -= surplus
-            self._full[env] = True
+        tail, span = int(self._tail[env]), 2 * surplus + 1
+        valid = np.empty(0, np.int64)
+        while len(valid) < surplus:  # mostly one pass; more with many invalid rows
+            rows = np.arange(tail, tail + span) % self._length
+            valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
+        self._tail[env] = tail + valid[surplus - 1] + 1
+        self._count[env] -= surplus
+        self._full[env] = True
 
     def _places_ahead(self, rows: IntArray, places: IntArray, count: int) -> IntArray:
         """Return the places of rows and of those after them, int64 [M, count]."""
