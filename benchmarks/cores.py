@@ -109,8 +109,12 @@ def _time_parts(
     run = replace(prepare_run(*WORKS["ppo-pong"].config(**settings)), threads=threads)
     parts = ActingParts(run, _weights(run))
     threadpool_limits(threads, user_api="blas")
-    calls = {"stepping": parts.stepper(), "acting": parts.actor()}
-    calls |= {"rollout": parts.roll_out, "product": _product()}
+    calls: dict[str, Callable[[], Any]] = {
+        "stepping": parts.stepper(),
+        "acting": parts.actor(),
+        "rollout": parts.roll_out,
+        "product": _product(),
+    }
     spans, switches = dict[str, float](), dict[str, float]()
     for name, call in calls.items():
         _start.wait()
@@ -127,7 +131,7 @@ def _time_parts(
 
 def _measure(case: Case, n_envs: Sequence[int], seconds: float) -> list[dict[str, Any]]:
     """Return medians over the processes of a case, for each number of environments."""
-    context, found = get_context("spawn"), []
+    context, found = get_context("spawn"), list[dict[str, Any]]()
     barrier = context.Barrier(len(case.cores), timeout=_LONGEST)
     with ProcessPoolExecutor(len(case.cores), context, _use, (barrier,)) as pool:
         for count in n_envs:
@@ -174,9 +178,8 @@ def cores(n_envs: tuple[int, ...], seconds: float, file: Path | None) -> None:
     siblings = [_siblings(core) for core in usable]
     facts = {**ran_on(), "siblings": siblings, "blas": threadpool_info()}
     rows: list[dict[str, Any]] = []
-    heads = ("case", "environments", "stepping, µs", "acting, µs", "rollout, µs")
-    heads += ("GFLOP/s", "waits per step")
-    click.echo(markdown([heads]))
+    heads = ["case", "environments", "stepping, µs", "acting, µs", "rollout, µs"]
+    click.echo(markdown([[*heads, "GFLOP/s", "waits per step"]]))
     for case in cases(usable, siblings):
         for row in _measure(case, n_envs or (1, 2, 8), seconds):
             rows.append(row)

@@ -146,8 +146,7 @@ def test_cases_of_a_machine_with_hardware_threads() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="chooses cores")
 def test_the_parts_of_an_env_step_are_timed_in_processes_at_once() -> None:
-    core = {min(os.sched_getaffinity(0))}
-    (row,) = _measure(Case("two", [core, core]), [1], seconds=0.0)
+    usable = os.sched_getaffinity(0)
+    (row,) = _measure(Case("two", [usable, usable]), [1], seconds=0.0)
     assert (row["processes"], row["threads"], row["n_envs"]) == (2, 1, 1)
-    assert all(row[part] > 0 for part in ("stepping", "acting", "gflops"))
-    assert row["rollout"] > row["acting"] / 2
+    assert all(row[part] > 0 for part in ("stepping", "acting", "rollout", "gflops"))
