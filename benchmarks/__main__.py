@@ -10,6 +10,7 @@ import click
 
 from benchmarks import alternated, commits, mutation
 from benchmarks import chart as charts
+from benchmarks import cores as stepping
 from benchmarks import inputs as seen
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
@@ -57,6 +58,7 @@ for each in (
     parts.updates,
     parts.replay,
     parts.weights,
+    stepping.cores,
     learns.learning,
     seen.inputs,
 ):
@@ -101,6 +103,12 @@ for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
     type=click.IntRange(min=1),
     help="Env steps of a run. Default: what the work says.",
 )
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    help="Env steps before the measurement, which begins after the first learning "
+    "phase in any case. Default: what the work says.",
+)
 @settings_option(
     "A setting beside the work's own, as n-envs=8 or vectorization=envpool; "
     "peers take those that they know too; repeatable."
@@ -112,6 +120,7 @@ for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
     metavar="NAME=VALUE,…",
     help="Run ours with these settings too, in turn with all others; repeatable.",
 )
+@click.option("--bare", is_flag=True, help="Leave out the works' own variants.")
 @click.option(
     "--peer-vec",
     type=click.Choice(["dummy", "subproc"]),
@@ -141,7 +150,7 @@ for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
     "--json",
     "file",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Write every run's number and what it ran on here, after each round.",
+    help="Write every run's number and what it ran on here, after each run.",
 )
 def throughput(
     names: tuple[str, ...],

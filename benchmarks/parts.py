@@ -52,28 +52,31 @@ def repeat(part: Callable[[], Any], seconds: float) -> list[float]:
     return spans
 
 
-class Parts:
-    """The parts of a run, constructed as in the in-process driver."""
+class ActingParts:
+    """The parts of a run's rollouts, in one env actor for all environments.
 
-    def __init__(self, run: RunSpec) -> None:
-        # Imported late: TensorFlow reads the number of cores, which `main` may limit.
-        from xagents_ray.run.learner_access import make_learner
+    Args:
+        run: the run.
+        weights: weights of the network that acts.
+    Attributes:
+        weights: these weights.
+        trajectory: trajectory of a rollout.
+        report: report of that rollout.
+    """
 
+    def __init__(self, run: RunSpec, weights: Weights) -> None:
         self._run, self._n_envs = run, run.config.env.n_envs
         self._length = run.config.algorithm.batch_steps
         self._setup = ActorSetup.of(run, self._n_envs)
         self._actor = EnvActor(self._setup)
-        self._learner, _ = make_learner(run)
         self._policy = self._setup.make_policy(run.spec)
-        self._weights = self.publish()
+        self.weights = weights
         self.bind()
-        self._trajectory, self.report = self.roll_out()
-        self._replay = self._filled_replay()
-        self._batch = self.draw()
+        self.trajectory, self.report = self.roll_out()
 
     def roll_out(self) -> tuple[Trajectory, RolloutReport]:
         """Collect a rollout of all environments."""
-        return self._actor.rollout(self._weights, self._length, _ENV_STEPS)
+        return self._actor.rollout(self.weights, self._length, _ENV_STEPS)
 
     def stepper(self) -> Callable[[], None]:
         """Return a function that steps the environments for a rollout, at random."""
@@ -97,7 +100,7 @@ class Parts:
 
     def actor(self) -> Callable[[], None]:
         """Return a function that chooses the actions of a rollout."""
-        rows, stack = self._trajectory, self._run.spec.stack
+        rows, stack = self.trajectory, self._run.spec.stack
         window = rows.observations[:stack], rows.starts[:stack]
         seen = stack_frames(*window) if self._run.spec.is_image else window[0][0]
         generators = noise_generators(self._run.seed, 0, self._n_envs)
@@ -108,15 +111,38 @@ class Parts:
 
         return act
 
+    def bind(self) -> None:
+        """Load the weights into the policy."""
+        self._policy.load(self.weights)
+
+
+class Parts:
+    """The parts of a run, constructed as in the in-process driver.
+
+    Attributes:
+        acting: the parts of rollouts.
+    """
+
+    def __init__(self, run: RunSpec) -> None:
+        # Imported late: TensorFlow reads the number of cores, which `main` may limit.
+        from xagents_ray.run.learner_access import make_learner
+
+        self._run, self._n_envs = run, run.config.env.n_envs
+        self._length = run.config.algorithm.batch_steps
+        self._learner, _ = make_learner(run)
+        self.acting = ActingParts(run, self.publish())
+        self._replay = self._filled_replay()
+        self._batch = self.draw()
+
     def insert(self) -> None:
         """Copy a rollout into the replay."""
         assert self._replay is not None
-        self._replay.insert(self._trajectory)
+        self._replay.insert(self.acting.trajectory)
 
     def draw(self) -> Batch:
         """Return the data of a learning phase."""
         run, config = self._run, self._run.config.algorithm.replay
-        fresh = [self._trajectory] if run.learns_online else []
+        fresh = [self.acting.trajectory] if run.learns_online else []
         if self._replay is None or config is None:
             return assemble_batch(fresh, 0, [run.seed])
         rows = self._length * self._n_envs
@@ -146,26 +172,25 @@ class Parts:
 
     def learn(self) -> int:
         """Run a learning phase; return the number of updates."""
-        statistics = self.report.statistics
+        acting = self.acting
         outputs = self._learner.learn(
-            self._batch, _ENV_STEPS, statistics, self._weights.version + 1
+            self._batch,
+            _ENV_STEPS,
+            acting.report.statistics,
+            acting.weights.version + 1,
         )
-        self._weights = outputs.weights
+        acting.weights = outputs.weights
         return int(outputs.metrics["updates"])
 
     def publish(self) -> Weights:
         """Copy the acting weights from the learner."""
-        self._weights = self._learner.policy_weights(1)
-        return self._weights
-
-    def bind(self) -> None:
-        """Load the weights into the policy."""
-        self._policy.load(self._weights)
+        weights: Weights = self._learner.policy_weights(1)
+        return weights
 
     def sizes(self) -> dict[str, int]:
         """Return the sampled transitions per phase, and the bytes of the weights."""
         sampled = self._batch.sampled
-        weights = sum(array.nbytes for array in self._weights.arrays.values())
+        weights = sum(array.nbytes for array in self.acting.weights.arrays.values())
         return {
             "sampled": 0 if sampled is None else sampled.rewards.size,
             "weights_nbytes": weights,
@@ -186,7 +211,7 @@ class Parts:
             state_units=run.stored_state_units,
         )
         while not replay.fill.is_full:
-            replay.insert(self._trajectory)
+            replay.insert(self.acting.trajectory)
         return replay
 
 
@@ -200,9 +225,9 @@ def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
     updates = parts.learn() if "learn" in names else 0
     first = time.perf_counter() - began
     calls: dict[str, Callable[[], Callable[[], Any]]] = {
-        "roll_out": lambda: parts.roll_out,
-        "step": parts.stepper,
-        "act": parts.actor,
+        "roll_out": lambda: parts.acting.roll_out,
+        "step": parts.acting.stepper,
+        "act": parts.acting.actor,
         "insert": lambda: parts.insert,
         "draw": lambda: parts.draw,
         "sample_32": lambda: parts.sampler(1, 32),
@@ -210,10 +235,10 @@ def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
         "prioritize": parts.prioritizer,
         "learn": lambda: parts.learn,
         "publish": lambda: parts.publish,
-        "bind": lambda: parts.bind,
+        "bind": lambda: parts.acting.bind,
     }
     spans = {name: repeat(calls[name](), seconds) for name in names}
-    steps = int(parts.report.steps.sum())
+    steps = int(parts.acting.report.steps.sum())
     sizes = {"env_steps": steps, "updates": updates, "first": first}
     return {**sizes, **parts.sizes(), "spans": spans}
 

@@ -48,7 +48,8 @@ class Result:
     @property
     def ratios(self) -> dict[str, dict[str, float]]:
         """Ratios of our medians to those of the peers, by column and peer."""
-        medians = {each: statistics.median(runs) for each, runs in self.speeds.items()}
+        done = {each: runs for each, runs in self.speeds.items() if runs}
+        medians = {each: statistics.median(runs) for each, runs in done.items()}
         ours = [column for column in medians if column.startswith(OURS)]
         peers = [column for column in medians if column not in ours]
         return {a: {b: medians[a] / medians[b] for b in peers} for a in ours}

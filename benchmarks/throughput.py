@@ -30,10 +30,12 @@ class Bench:
         peers: interpreter of each peer's environment, by the peer's name.
         runs: number of runs of each library and mode.
         steps: env steps of a run; None for the work's.
+        warmup: env steps before the measurement; None for the work's.
         settings: settings of all libraries in addition to the works'.
         modes: modes of our library; if empty, those of the work.
         variants: additional settings of further runs of ours, beside the works'
             variants and the runs without any.
+        bare: whether the works' variants are left out.
         peer_vec: `dummy` or `subproc`, how peers step environments.
         peer_threads: PyTorch threads in a peer; None for its default.
         peer_device: `cpu` or `cuda`, where Stable-Baselines3 trains.
@@ -45,9 +47,11 @@ class Bench:
     peers: Mapping[str, str]
     runs: int
     steps: int | None = None
+    warmup: int | None = None
     settings: Settings = field(default_factory=dict)
     modes: Sequence[str] = ()
     variants: Sequence[str] = ()
+    bare: bool = False
     peer_vec: str = "dummy"
     peer_threads: int | None = None
     peer_device: str = "cpu"
@@ -66,7 +70,7 @@ class Bench:
     def rounds(self, name: str) -> Iterator[Result]:
         """Run a work with each library and in each mode in turn, `runs` times.
 
-        Yields the result with all numbers so far after each round.
+        Yields the result with all numbers so far after each run.
         """
         work, commands = WORKS[name], self._commands(name)
         result = Result(name, work.title, {each: [] for each in commands})
@@ -76,24 +80,25 @@ class Bench:
                 result.add(column, run)
                 speed = f"{result.speeds[column][-1]:,.0f} env steps/s"
                 click.echo(f"{name} {column} {number}/{self.runs}: {speed}", err=True)
-            yield result
+                yield result
 
     def _commands(self, name: str) -> dict[str, list[str]]:
         """Return the command for each column."""
         work = WORKS[name]
-        steps = self.steps or work.steps
-        if steps <= work.warmup:
+        steps, warmup = self.steps or work.steps, self._warmup(work)
+        if steps <= warmup:
             raise UserError(
-                f"{name} is measured after {work.warmup:,} env steps: raise --steps."
+                f"{name} is measured after {warmup:,} env steps: raise --steps."
             )
         shared = {**self.settings, "max_steps": steps}
         commands = {}
-        for variant in dict.fromkeys(("", *work.variants, *self.variants)):
+        own_variants = () if self.bare else work.variants
+        for variant in dict.fromkeys(("", *own_variants, *self.variants)):
             own = parse_settings(variant.split(",")) if variant else {}
             for mode in self.modes or work.modes:
                 settings = {**shared, **MODES[mode], **own}
                 work.config(**settings)  # raises for invalid settings before any run
-                asked = {"work": name, "warmup": work.warmup, "settings": settings}
+                asked = {"work": name, "warmup": warmup, "settings": settings}
                 column = " ".join(filter(None, (OURS, mode, variant)))
                 commands[column] = module("one_run", asked)
         for peer, python in self.peers.items():
@@ -102,6 +107,9 @@ class Bench:
                 script = str(ROOT / "benchmarks" / _SCRIPTS.get(peer, "peer.py"))
                 commands[peer] = [python, "-I", script, words]
         return commands
+
+    def _warmup(self, work: Work) -> int:
+        return work.warmup if self.warmup is None else self.warmup
 
     def _asked(self, peer: str, work: Work, shared: Settings) -> dict[str, Any]:
         """Return the argument of the peer's script."""
@@ -112,7 +120,7 @@ class Bench:
             "settings": run.config.values(),
             "network": _network(run.layout),
             "steps": run.config.training.max_steps,
-            "warmup": work.warmup,
+            "warmup": self._warmup(work),
             "vec": self.peer_vec,
             "threads": self.peer_threads,
             "device": self.peer_device,

@@ -52,6 +52,7 @@ class RayDriver:
         self._calls, self._parts = calls, parts
         self.shares = parts.shares
         self.n_actors = len(parts.shares.envs)
+        self.learns_on_gpu = parts.learns_on_gpu
         replay = self._config.replay
         self._takes_errors = replay is not None and replay.takes_errors
         placement = run.config.placement

@@ -33,6 +33,7 @@ class RunParts:
             a trial of a sweep does.
     Attributes:
         shares: the environments of each env actor.
+        learns_on_gpu: whether the learner has a GPU.
         notes: notes for the user, one sentence each.
     Raises:
         UserError: the cluster lacks a resource, or others hold it.
@@ -66,7 +67,8 @@ class RunParts:
         self.shares = EnvShares.of(self._run.config.env.n_envs, len(actors), cores)
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
-        self._serves = self._run.serves(self._learner_gpus > 0, shares_process=False)
+        self.learns_on_gpu = self._learner_gpus > 0
+        self._serves = self._run.serves(self.learns_on_gpu, shares_process=False)
         self._actor_cpus = actors[0]["CPU"]
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))

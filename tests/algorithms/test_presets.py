@@ -58,6 +58,20 @@ def test_a_name_chooses_another_preset() -> None:
         apply(find_algorithm("dqn"), {**given, "preset": "rainbo"})
 
 
+def test_the_presets_for_a_gpu_say_that_they_are_untried() -> None:
+    """They have many environments and large minibatches, and claim no result."""
+    found = [preset for preset in all_presets() if preset.name == "gpu"]
+    assert {preset.env for preset in found} == {"*NoFrameskip-v4", "ALE/*-v5"}
+    for preset in found:
+        assert preset.expected == "not known" and "not run here" in preset.source
+        settings = preset.settings
+        assert settings["n_envs"] >= 128
+        rows = settings["n_envs"] * settings["n_steps"]
+        assert rows // settings["mini_batches"] >= 2_048
+    pong = apply(PPO, {"env": "PongNoFrameskip-v4", "preset": "gpu"})
+    assert (pong["n_envs"], pong["policy_lag"]) == (128, 1)
+
+
 def test_given_settings_override() -> None:
     plain, own = apply(PPO, CARTPOLE), apply(PPO, {**CARTPOLE, "n_envs": 3})
     assert plain["n_envs"] == 8

@@ -1,5 +1,6 @@
 """What `doctor` says of the cores: how busy a run keeps them, and who else does."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +83,33 @@ def test_a_process_of_ones_own_choice_is_not_warned_of() -> None:
     shares = cores.divide_envs(given, None, None, False)
     assert len(shares.envs) == 1
     assert cores.check_cores(given, 0.0, shares).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("is_image", "has_gpu", "settings", "remedy"),
+    [
+        (True, True, {}, "Raise --n-envs to 128, 8 per env actor: the GPU waits"),
+        (True, True, {"n_envs": 64}, "Raise --n-envs to 128"),
+        (True, True, {"n_envs": 128}, ""),
+        (True, True, {"n_envs": 15, "local": True}, ""),  # all in one env actor
+        (True, True, {"learner_gpus": 0}, ""),
+        (True, False, {}, ""),
+        (False, True, {}, ""),  # a small network leaves it idle anyway
+    ],
+)
+def test_few_environments_for_a_gpu_that_learns_from_images_are_a_warning(
+    is_image: bool, has_gpu: bool, settings: dict[str, Any], remedy: str
+) -> None:
+    run: Any = Run()
+    run.config, run.spec = config(**settings), SimpleNamespace(is_image=is_image)
+    shares = cores.divide_envs(run.config, run, cluster(16, 16), has_gpu)
+    row = cores.check_gpu_feed(run, has_gpu, shares)
+    assert (row is None) == (not remedy)
+    assert row is None or (row.verdict, row.remedy.startswith(remedy)) == (
+        "warning",
+        True,
+    )
+    assert cores.check_gpu_feed(None, has_gpu, shares) is None
 
 
 @pytest.mark.parametrize(

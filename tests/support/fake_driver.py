@@ -62,6 +62,7 @@ class FakeDriver:
     """
 
     n_actors = learner_threads = 1
+    learns_on_gpu = False
     shares = EnvShares((1,), 1.0)
     replay_nbytes = 0
 

@@ -1,6 +1,7 @@
 """Where the time goes, what limits a run, and the flag that helps."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from xagents_ray.settings.config import Config
 from xagents_ray.watch.profile import Profile
 
 
-def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profile:
+def _profile(
+    agent: str = "ppo", n_actors: int = 2, on_gpu: bool = False, **settings: object
+) -> Profile:
     settings = {"env": "CartPole-v1", "n_envs": 64, "max_steps": 1, **settings}
-    return Profile(Config.of(find_algorithm(agent).config, settings), n_actors)
+    return Profile(Config.of(find_algorithm(agent).config, settings), n_actors, on_gpu)
 
 
 def _report(
@@ -110,6 +113,37 @@ def test_more_actors_do_not_help_environments_with_own_processes() -> None:
     profile.collected([_report(0.9, 0.05, computing=0.1)] * 2, 0.0, 1.0)
     _shares(profile)
     assert "--address" in profile.advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "spent", "advice"),
+    [
+        ({}, (0.5, 0.4, 0.11), "raise --n-envs to 256: with 8 environments per env "),
+        ({"n_envs": 16}, (0.1, 0.8, 0.1), "raise --n-envs to 32: with 1 environment "),
+        ({"on_gpu": False}, (0.1, 0.8, 0.1), "raise --n-envs, which act together"),
+        ({"n_envs": 512}, (0.1, 0.8, 0.1), "raise --n-envs, which act together"),
+        ({}, (0.1, 0.8, 0.9), "a GPU for the learner"),  # it limits the run
+        ({}, (0.1, 0.8, 0.6), "raise --n-envs, which act together"),  # it is busy
+        ({}, (0.9, 0.05, 0.1), "add machines"),  # cores are the limit, not batches
+        ({"policy_lag": 0}, (0.4, 0.3, 0.3), "--policy-lag 1"),  # that comes first
+    ],
+)
+def test_few_environments_per_env_actor_starve_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    spent: tuple[float, float, float],
+    advice: str,
+) -> None:
+    monkeypatch.setattr("xagents_ray.watch.profile.available_cores", lambda: 16)
+    settings = {"policy_lag": 1, "n_envs": 128, "on_gpu": True, **changes}
+    profile = _profile("ppo", 16, **settings)
+    stepping, acting, learning = spent
+    profile.collected([_report(stepping, acting)] * 16, 0.0, stepping + acting)
+    profile.learned([{"seconds": learning}], learning)
+    _shares(profile)
+    assert profile.advice.startswith(advice)
+    if "per env" in advice:
+        assert profile.advice.endswith(f"the GPU learns {learning:.0%} of the time")
 
 
 def test_dropped_rollouts_are_time_too_and_want_a_larger_lag() -> None:

@@ -161,8 +161,8 @@ class Both_All(TypedDict, total=False):
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
     """Without a value, tuned settings for this environment, of which `xagents-ray
-    presets` says what they reached; or the name of others, such as rainbow of dqn, or a
-    file. Other flags override it."""
+    presets` says what they reached; or the name of others, such as rainbow of dqn and
+    gpu of ppo, or a file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""

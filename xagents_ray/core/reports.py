@@ -69,9 +69,11 @@ class WatchedDriver(Protocol):
 
     Attributes:
         n_actors: number of env actors.
+        learns_on_gpu: whether the learner has a GPU.
     """
 
     n_actors: int
+    learns_on_gpu: bool
 
     @property
     def replay_size(self) -> int | None:

@@ -82,6 +82,7 @@ class LocalDriver:
         if run.config.placement.learner_threads and threads != run.learner_threads:
             cores = pluralize(self.learner_threads, "core")
             self.notes.append(_THREADS_KEPT.format(cores))
+        self.learns_on_gpu = bool(tensorflow.usable_gpus())
         n_envs = run.config.env.n_envs
         self.shares = EnvShares.of(n_envs, n_actors=1, cores=1)
         self._actor = actor or make_local_actor(run, self._learner, hooks)

@@ -21,7 +21,7 @@ class RunConfig(Checked):
         None,
         "Without a value, tuned settings for this environment, of which `xagents-ray "
         "presets` says what they reached; or the name of others, such as rainbow of "
-        "dqn, or a file. Other flags override it",
+        "dqn and gpu of ppo, or a file. Other flags override it",
         new_run=True,
         own_loop=True,
         bare="auto",

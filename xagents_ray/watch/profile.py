@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xagents_ray.core.errors import pluralize
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
@@ -17,6 +18,10 @@ _DROPPED = 0.2
 """Share of dropped rollouts above which --policy-lag is too small."""
 _IDLE = 0.5
 """CPU utilization below which environments mostly wait."""
+_STARVED = 0.5
+"""Share of the time in which a GPU learns below which it mostly waits."""
+_MANY_ENVS = 32
+"""Environments of an env actor from which more are no remedy for acting."""
 
 
 class Profile:
@@ -26,8 +31,9 @@ class Profile:
     learning overlaps with them, so the shares may add up to more than 1.
     """
 
-    def __init__(self, config: Config, n_actors: int) -> None:
+    def __init__(self, config: Config, n_actors: int, learns_on_gpu: bool) -> None:
         self._config, self._n_actors = config, n_actors
+        self._learns_on_gpu = learns_on_gpu
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._rollouts = self._dropped = 0
         self._computing = 0.0
@@ -93,6 +99,13 @@ class Profile:
             return f"raise --policy-lag: {lost:.0%} of the rollouts are too old for it"
         if not self._overlaps and min(acting, shares["learning"]) > _OVERLAP:
             return "--policy-lag 1 overlaps acting and learning"
+        if self._starves_gpu:
+            n_envs = self._config.env.n_envs
+            each = pluralize(n_envs // self._n_actors, "environment")
+            return (
+                f"raise --n-envs to {2 * n_envs}: with {each} per env actor the GPU "
+                f"learns {shares['learning']:.0%} of the time"
+            )
         return self._remedy(self.limit)
 
     def sentence(self) -> str:
@@ -114,6 +127,15 @@ class Profile:
     @property
     def _overlaps(self) -> bool:
         return self._config.pipeline.policy_lag > 0
+
+    @property
+    def _starves_gpu(self) -> bool:
+        """Whether a GPU waits for env actors that act for few environments at once."""
+        shares, envs = self.shares, self._config.env.n_envs / self._n_actors
+        acts_long = shares["acting"] > _OVERLAP * shares["stepping"]
+        waits = self._learns_on_gpu and shares["learning"] < _STARVED
+        is_first = self.limit in ("stepping", "acting")
+        return waits and is_first and acts_long and envs < _MANY_ENVS
 
     @property
     def _cores_are_idle(self) -> bool:

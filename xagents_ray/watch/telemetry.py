@@ -38,7 +38,9 @@ class Telemetry:
         self._recorder, self._display, self._watch = recorder, display, watch
         self._callbacks, self._config = callbacks, config.algorithm
         self._has_advised = False
-        self.profile = display.profile = Profile(config, driver.n_actors)
+        self.profile = display.profile = Profile(
+            config, driver.n_actors, driver.learns_on_gpu
+        )
         self.failures: dict[str, int] = {}  # failed components and lost items by name
         self._metrics: dict[str, float] = {}  # metrics of the newest learning phase
         if self._supervision is not None:

@@ -23,7 +23,12 @@ def run_of(**settings: Any) -> Any:
     given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 16, **settings}
     algorithm = ALGORITHMS["ppo"]
     config = Config.of(algorithm.config, given)
-    return SimpleNamespace(algorithm=algorithm, config=config, spared_cores=spared)
+    return SimpleNamespace(
+        algorithm=algorithm,
+        config=config,
+        spared_cores=spared,
+        serves=lambda on_gpu, shares_process: False,
+    )
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ class _Started:
             notes=(),
             env_actor=lambda number: FakeActor(ray, actors[number]),
             env_actor_elsewhere=None,
+            learns_on_gpu=False,
             lost_claims=tuple,
             learner=lambda: FakeActor(ray, self.learner),
             shard=None,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _BUSY = 0.9
 """Smallest share of busy cores that is no reason for a warning."""
+_FEW_ENVS = 8
+"""Environments of an env actor below which a GPU that learns from images waits."""
 
 
 def divide_envs(
@@ -31,7 +33,7 @@ def divide_envs(
     cores = available_cores() if cluster is None else max(1, cluster.free_cpus)
     if placement.local:
         return EnvShares.of(n_envs, 1, cores)
-    on_gpu = has_gpu and placement.learner_gpus != 0
+    on_gpu = _learns_on_gpu(config, has_gpu)
     if run is not None and not on_gpu and cores > run.spared_cores:
         cores -= run.spared_cores
     count = placement.n_actors or best_actor_count(n_envs, cores)
@@ -65,6 +67,27 @@ def check_cores(config: Config, load: float, shares: EnvShares) -> Check:
             "down, and make the times above longer.",
         )
     return Check("cores", found)
+
+
+def check_gpu_feed(
+    run: RunSpec | None, has_gpu: bool, shares: EnvShares
+) -> Check | None:
+    """Return a warning if few environments feed a GPU that learns from images."""
+    if run is None or not (run.spec.is_image and _learns_on_gpu(run.config, has_gpu)):
+        return None
+    if (fewest := min(shares.envs)) >= _FEW_ENVS:
+        return None
+    n_envs = _FEW_ENVS * max(len(shares.envs), int(shares.cores))
+    return warning_check(
+        "env actors",
+        f"{pluralize(fewest, 'environment')} per env actor, and a GPU that learns",
+        f"Raise --n-envs to {n_envs}, {_FEW_ENVS} per env actor: the GPU waits for "
+        "fewer. --profile says what share of the time it learns.",
+    )
+
+
+def _learns_on_gpu(config: Config, has_gpu: bool) -> bool:
+    return has_gpu and config.placement.learner_gpus != 0
 
 
 def _remedy(config: Config, shares: EnvShares) -> str:

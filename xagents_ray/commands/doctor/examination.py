@@ -128,6 +128,7 @@ class _Examination:
             yield _speed(config, self._acted, self._shares)
         yield from self._memory()
         yield cores.check_cores(config, self._load, self._shares)
+        yield cores.check_gpu_feed(self._run, self._has_gpu, self._shares)
         yield from ray
         yield machine.check_disk(config, self._run)
         yield machine.check_preset(self._algorithm, config)
