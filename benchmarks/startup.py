@@ -103,7 +103,7 @@ def _reached(lines: Iterable[tuple[float, str]], stepped: float) -> list[float]:
     """Return the times of the first four of `EVENTS`.
 
     Args:
-        lines: what the command printed, each line with its time.
+        lines: time and text of each line that the command printed.
         stepped: the time of the first env step.
     """
     every = list(lines)

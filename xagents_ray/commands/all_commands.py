@@ -28,6 +28,7 @@ from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, flag, option, options
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
+from xagents_ray.tuning.seeds_result import SeedsResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,7 @@ _plot = _later("xagents_ray.commands.plot:plot_history")
 def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
     if "seeds" not in values:
         return train_with(algorithm, values).signal
-    result = _train_seeds(algorithm, values)
+    result: SeedsResult = _train_seeds(algorithm, values)
     if result.signal is None and result.failures:
         raise Broken(result.failure())
     return result.signal

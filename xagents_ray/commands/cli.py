@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from collections import UserDict
 from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import Any, NoReturn
@@ -76,21 +75,25 @@ def _complain(message: str) -> int:
     return 2
 
 
-class _Commands(UserDict[str, click.Command]):
-    """The commands by name, imported when one is looked up."""
+class _Root(click.Group):
+    """The group of all commands, which are imported when one is called."""
 
-    def __getitem__(self, name: str) -> click.Command:
-        if name not in self.data:
-            raise KeyError(name)
-        command: click.Command
-        command = resolve_name("xagents_ray.commands.all_commands:COMMANDS")[name]
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.commands = dict.fromkeys(HELP, self)  # names to suggest for a typo
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(HELP)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in HELP:
+            return None
+        commands = resolve_name("xagents_ray.commands.all_commands:COMMANDS")
+        command: click.Command = commands[cmd_name]
         return command
 
-
-class _Root(click.Group):
-    """The group of all commands; its help imports none."""
-
     def format_commands(self, ctx: click.Context, formatter: Any) -> None:
+        """Write the commands' help without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(HELP.items()))
 
@@ -118,5 +121,3 @@ Available commands:
 
 Use xagents-ray <command> to see more info about a command
 Use xagents-ray <command> <agent> to see more info about command + agent"""
-
-root.commands = _Commands(HELP)
