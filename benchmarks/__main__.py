@@ -239,10 +239,14 @@ def scaling(
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--agent", default="ppo", show_default=True)
 def startup(runs: int, agent: str) -> None:
-    """Seconds from the command to the first env step, with --local and on Ray."""
-    rows = [["mode", "first env step, s", "whole command, s"]]
-    rows += beginning.measure(agent, runs)
-    click.echo(markdown(rows))
+    """Seconds until a command prints, steps and learns, with --local and on Ray.
+
+    A second table has the parts of the start with --local.
+    """
+    events = [f"{event}, s" for event in beginning.EVENTS]
+    click.echo(markdown([["mode", *events], *beginning.measure(agent, runs)]))
+    parts = beginning.measure_parts(agent, runs)
+    click.echo(markdown([["part, with --local", "seconds", "of CPU"], *parts]))
 
 
 @cli.command()

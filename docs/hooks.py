@@ -30,7 +30,7 @@ from latex2mathml.converter import convert
 
 from xagents_ray.algorithms.presets import all_presets
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.commands.cli import root
+from xagents_ray.commands.all_commands import COMMANDS
 from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings import config as settings
@@ -115,7 +115,7 @@ def _flags(owner: str) -> str:
 
 def _plot(_: str) -> str:
     """Return the table of the flags of `plot`, which are no options of a config."""
-    shown = [each for each in root.commands["plot"].params if isinstance(each, Flag)]
+    shown = [each for each in COMMANDS["plot"].params if isinstance(each, Flag)]
 
     def text(flag: Any) -> str:
         return flag.help or f"{' or '.join(flag.type.choices)}. [{flag.default}]"

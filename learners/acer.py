@@ -56,9 +56,11 @@ class ACER:
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             # Even without a gradient, Adam's momentum would change the weights.
-            if tf.reduce_any(batches.valid[k]):
-                metrics = add_metrics(metrics, self._update(batch_at(batches, k)))
-            return metrics
+            return tf.cond(
+                tf.reduce_any(batches.valid[k]),
+                lambda: add_metrics(metrics, self._update(batch_at(batches, k))),
+                lambda: metrics,
+            )
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
         return AlgorithmOutputs(metrics, update_count(metrics))

@@ -61,8 +61,11 @@ class ActorCritic:
         """
         metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
         if self._config.replay is None:
-            if ~self._setup.stopping:
-                metrics = self._step(data, first_version, metrics)
+            metrics = tf.cond(
+                ~self._setup.stopping,
+                lambda: self._step(data, first_version, metrics),
+                lambda: metrics,
+            )
             return AlgorithmOutputs(metrics, update_count(metrics))
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
@@ -74,10 +77,12 @@ class ActorCritic:
     def _step(self, batch: Any, first_version: Any, metrics: Means) -> Means:
         """Take one step on rows [T, B], unless none of them is valid."""
         # Even without a gradient, Adam's momentum would change the weights.
-        if tf.reduce_any(batch.valid):
-            is_old = batch.weights_version < first_version
-            metrics = add_metrics(metrics, self._update(batch, is_old))
-        return metrics
+        is_old = batch.weights_version < first_version
+        return tf.cond(
+            tf.reduce_any(batch.valid),
+            lambda: add_metrics(metrics, self._update(batch, is_old)),
+            lambda: metrics,
+        )
 
     def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
         """Take one gradient step, with V-trace if the rows are old."""
@@ -119,8 +124,9 @@ class ActorCritic:
         log_probs = tf.reshape(tf.stop_gradient(log_probs), shape)
         values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
         c = self._config
-        if is_old:
-            targets, advantages = returns.vtrace(
+
+        def corrected() -> tuple[tf.Tensor, tf.Tensor]:
+            return returns.vtrace(
                 log_probs - r.log_probs,
                 r.rewards,
                 values,
@@ -131,14 +137,16 @@ class ActorCritic:
                 self._largest_c,
                 c.lam,
             )
-        elif c.lam == 1:  # no ratios: rounding would make them differ from 1
-            targets = returns.n_step_returns(
-                r.rewards, values, r.terminated, r.truncated, c.gamma
-            )
-            advantages = targets - values[:-1]
-        else:
+
+        def uncorrected() -> tuple[tf.Tensor, tf.Tensor]:
+            if c.lam == 1:  # no ratios: rounding would make them differ from 1
+                targets = returns.n_step_returns(
+                    r.rewards, values, r.terminated, r.truncated, c.gamma
+                )
+                return targets, targets - values[:-1]
             advantages = returns.gae(
                 r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
             )
-            targets = advantages + values[:-1]
-        return targets, advantages
+            return advantages + values[:-1], advantages
+
+        return tf.cond(is_old, corrected, uncorrected)

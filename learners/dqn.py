@@ -80,10 +80,7 @@ class DQN:
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
             metrics, errors = so_far
             later = phase.batches - 1 - k + phase.later
-            due = self._syncs_due(later, phase.env_steps)
-            if due > self._syncs:
-                update_targets(self._setup.targets, self._config.tau)
-                self._syncs.assign(due)
+            self._sync(self._syncs_due(later, phase.env_steps))
             batch = batch_at(batches, k)
             weights = importance_weights(batch, self._config.priority_beta, phase)
             step = self._learn_sequences if self._has_memory else self._update
@@ -105,6 +102,15 @@ class DQN:
         c = self._config
         periods = tf.cast(later // c.gradient_steps, tf.int64)
         return (env_steps - periods * c.train_frequency) // c.target_sync_steps
+
+    def _sync(self, due: tf.Tensor) -> None:
+        """Sync the target network if fewer than `due`, int64 [], syncs were made."""
+
+        def sync() -> tf.Tensor:
+            update_targets(self._setup.targets, self._config.tau)
+            return self._syncs.assign(due)
+
+        tf.cond(due > self._syncs, sync, lambda: due)
 
     def _update(
         self, batch: Transitions, weights: tf.Tensor | None

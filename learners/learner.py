@@ -110,9 +110,9 @@ class Learner:
         self._names: list[tuple[str, ...]] = []
         noise, state = layouts[0].noise_units, layouts[0].state_units
         signature = self._data.signature(spec, noise, state), _FACTS
-        self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
+        self._phase = runtime.graph_of(self._learn, signature, compiled, self.algorithm)
         self._check_errors()
-        publish = tf.function(self._publish_as)
+        publish = tf.function(self._publish_as, autograph=False)
         self._publish = runtime.traced(publish, tf.TensorSpec([], tf.int64))
 
     @property

@@ -54,22 +54,62 @@ def update_in_passes(
     Returns:
         The metrics with those of each update added.
     """
-    count, continues = tf.shape(valid)[-1], tf.constant(True)
-    for i in tf.range(passes):
-        if setup.stopping or not continues:
-            break
+
+    def one_pass(
+        i: tf.Tensor, metrics: Means, continues: tf.Tensor
+    ) -> tuple[tf.Tensor, Means, tf.Tensor]:
         seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
-        order = shuffled_indices(count, seed)
-        for j in tf.range(parts):
-            rows, counted = _whole(valid, *_part(order, j, parts))
-            if not may_end:
-                if tf.reduce_any(counted):
-                    metrics = add_metrics(metrics, update(rows, counted))
-            elif continues and tf.reduce_any(counted):
-                new = update(rows, counted)
-                continues = new["has_updated"]
-                metrics = add_metrics(metrics, new) if continues else metrics
+        order = shuffled_indices(tf.shape(valid)[-1], seed)
+        ended = _pass_over(order, update, valid, metrics, continues, parts, may_end)
+        return i + 1, *ended
+
+    _, metrics, _ = tf.while_loop(
+        lambda i, _, continues: (i < passes) & continues & ~setup.stopping,
+        one_pass,
+        (tf.constant(0), metrics, tf.constant(True)),
+    )
     return metrics
+
+
+def _pass_over(
+    order: tf.Tensor,
+    update: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+    valid: tf.Tensor,
+    metrics: Means,
+    continues: tf.Tensor,
+    parts: int,
+    may_end: bool,
+) -> tuple[Means, tf.Tensor]:
+    """Update on each part of an order, int32 [N]; see `update_in_passes`.
+
+    Return the metrics, and whether later updates may follow, bool [], as `continues`.
+    """
+
+    def updated(
+        rows: tf.Tensor, counted: tf.Tensor, metrics: Means
+    ) -> tuple[Means, tf.Tensor]:
+        new = update(rows, counted)
+        if not may_end:
+            return add_metrics(metrics, new), tf.constant(True)
+        has_updated = new["has_updated"]
+        added = tf.cond(has_updated, lambda: add_metrics(metrics, new), lambda: metrics)
+        return added, has_updated
+
+    def one_part(
+        j: tf.Tensor, metrics: Means, continues: tf.Tensor
+    ) -> tuple[tf.Tensor, Means, tf.Tensor]:
+        rows, counted = _whole(valid, *_part(order, j, parts))
+        ended = tf.cond(
+            continues & tf.reduce_any(counted),
+            lambda: updated(rows, counted, metrics),
+            lambda: (metrics, continues),
+        )
+        return j + 1, *ended
+
+    start = tf.constant(0), metrics, continues
+    _, *ended = tf.while_loop(lambda j, *_: j < parts, one_part, start)
+    metrics, continues = ended
+    return metrics, continues
 
 
 def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -114,15 +154,18 @@ def shuffled_indices(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     with tf.device("CPU"):  # a GPU takes longer to launch operations this small
         keys = tf.random.stateless_uniform([_ROUNDS, 2], seed, None, None, tf.int32)
         offsets, rows = tf.math.floormod(keys[:, 0], count), tf.range(count)
-        for i in tf.range(_ROUNDS):
+
+        def swap(i: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             other = offsets[i] - rows
             other += tf.where(other < 0, count, 0)
             hashed = tf.bitwise.bitwise_xor(tf.maximum(rows, other), keys[i, 1])
             for shift, factor in _HASH:
                 mixed = tf.bitwise.right_shift(hashed, shift)
                 hashed = tf.bitwise.bitwise_xor(hashed, mixed) * factor
-            rows = tf.where(hashed < 0, other, rows)
-        return rows
+            return i + 1, tf.where(hashed < 0, other, rows)
+
+        start = tf.constant(0), rows
+        return tf.while_loop(lambda i, _: i < _ROUNDS, swap, start)[1]
 
 
 def update_on_batches(
@@ -136,9 +179,10 @@ def update_on_batches(
     `update` gets the index of a batch, int32 [], and the metrics so far, and returns
     these with its own added, as does this function.
     """
-    k = tf.constant(0)
-    # With `tf.range` XLA would compile a program for each number of batches.
-    while k < phase.batches and not setup.stopping:
-        metrics = update(k, metrics)
-        k += 1
+    # With `maximum_iterations` XLA would compile a program for each number of batches.
+    _, metrics = tf.while_loop(
+        lambda k, _: (k < phase.batches) & ~setup.stopping,
+        lambda k, metrics: (k + 1, update(k, metrics)),
+        (tf.constant(0), metrics),
+    )
     return metrics

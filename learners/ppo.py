@@ -156,13 +156,20 @@ class PPO:
         samples = PPOSamples(*map(flatten_time, rows))._replace(
             action_masks=masks_of(r)
         )
-        proximal = samples.proximal_log_probs  # AutoGraph's branches give no None
-        if c.decoupled_loss and r.weights_version < phase.weights_version:
+
+        def newest_log_probs() -> tf.Tensor:
             firsts = first_rows(inputs, tf.size(targets))
             outputs, _, *log_std = self._outputs(firsts, r)
             newest = self._head(outputs, *log_std, masks=masks_of(r))
-            proximal = newest.log_prob(samples.actions)
-        return samples._replace(proximal_log_probs=proximal), inputs
+            return newest.log_prob(samples.actions)
+
+        if c.decoupled_loss:
+            is_old = r.weights_version < phase.weights_version
+            proximal = tf.cond(
+                is_old, newest_log_probs, lambda: samples.proximal_log_probs
+            )
+            samples = samples._replace(proximal_log_probs=proximal)
+        return samples, inputs
 
     def _outputs(self, inputs: Observations, r: Any) -> Any:
         """Return the network's outputs for the first rows of a round."""
@@ -209,9 +216,10 @@ class PPO:
             return {**metrics, "grad_norm": self._take_step(tape, loss)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
         # NaN counts as close: the update then yields NaN weights, which end the run.
-        is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
-        if is_close:
-            norm = self._take_step(tape, loss)
+        is_close = ~(divergence > 1.5 * c.target_kl)
+        norm = tf.cond(
+            is_close, lambda: self._take_step(tape, loss), lambda: tf.constant(0.0)
+        )
         return {**metrics, "grad_norm": norm, "has_updated": is_close}
 
     def _take_step(self, tape: tf.GradientTape, loss: tf.Tensor) -> tf.Tensor:

@@ -10,12 +10,14 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import Threads
 from xagents_ray.core.errors import UserError, one_line
-from xagents_ray.core.process import quiet_stderr, without_packages
+from xagents_ray.core.process import paused_gc, quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# The log level doesn't affect what TensorFlow prints during its import. Keras imports
-# pandas and Matplotlib if installed: a quarter of the time, although unused here.
-with quiet_stderr(), without_packages("pandas", "matplotlib"):
+# The log level doesn't affect what TensorFlow prints during its import, of which the
+# garbage collector took a fifth. Keras imports what it draws with if that is installed:
+# a quarter of the time, although unused here.
+_DRAWING = "pandas", "matplotlib", "cv2", "IPython"
+with quiet_stderr(), without_packages(*_DRAWING), paused_gc():
     import tensorflow as tf
 
 
@@ -82,13 +84,27 @@ def threads() -> Threads:
     return Threads(within, threading.get_inter_op_parallelism_threads())
 
 
+def graph_of(
+    learn: Callable[..., Any], signature: Any, compiled: bool, algorithm: object
+) -> Any:
+    """Return a `tf.function` of an algorithm's learning phase.
+
+    Those of this package branch on tensors with `tf.cond` and `tf.while_loop` only,
+    as AutoGraph takes twice as long as the rest of their trace.
+    """
+    is_own = type(algorithm).__module__.startswith(f"{__package__}.")
+    jit = compiled or None
+    return tf.function(learn, signature, jit_compile=jit, autograph=not is_own)
+
+
 def traced(function: Any, *signature: Any) -> Callable[..., Any]:
     """Trace a `tf.function`; return its graph as a function of flat tensors.
 
     Calling TensorFlow's concrete function instead would also check the signature and
     look for gradient tapes, which takes longer than a small update.
     """
-    concrete = function.get_concrete_function(*signature)
+    with paused_gc():  # a tenth of the time
+        concrete = function.get_concrete_function(*signature)
     graph, captured = concrete.inference_fn, tuple(concrete.captured_inputs)
 
     def call(*tensors: tf.Tensor) -> Any:

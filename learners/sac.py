@@ -68,8 +68,15 @@ class SAC:
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         period = self._config.actor_period
-        if period == 1 or (self._updates + 1) % period == 0:
-            metrics = add_metrics(metrics, self._update_actor(obs))
+
+        def updated() -> Means:
+            return add_metrics(metrics, self._update_actor(obs))
+
+        if period == 1:
+            metrics = updated()
+        else:
+            is_due = (self._updates + 1) % period == 0
+            metrics = tf.cond(is_due, updated, lambda: metrics)
         update_targets(self._setup.targets, self._config.tau)
         self._updates.assign_add(1)
         return metrics

@@ -65,7 +65,7 @@ class LearnerState:
         def read() -> list[tf.Tensor]:
             return [tf.convert_to_tensor(self.variables[name]) for name in names]
 
-        return runtime.traced(tf.function(read))
+        return runtime.traced(tf.function(read, autograph=False))
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Restore all variables from a copy; counters that it lacks become 0.

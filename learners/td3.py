@@ -44,8 +44,11 @@ class TD3:
         return batch.rewards + batch.discounts * values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
-        self._updates.assign_add(1)
-        if self._updates % self._config.policy_delay == 0:
-            metrics = add_metrics(metrics, self._networks.update_actor(obs))
+        def updated() -> Means:
+            own = self._networks.update_actor(obs)
             update_targets(self._setup.targets, self._config.tau)
-        return metrics
+            return add_metrics(metrics, own)
+
+        self._updates.assign_add(1)
+        is_due = self._updates % self._config.policy_delay == 0
+        return tf.cond(is_due, updated, lambda: metrics)

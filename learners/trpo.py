@@ -93,11 +93,18 @@ class TRPO:
         )
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
-        if tf.reduce_any(r.valid) and not self._setup.stopping:
+
+        def updated() -> tuple[Means, Means]:
             firsts = first_rows(inputs, tf.size(targets))
             update = self._update_actor(firsts, r, samples)
-            actor_metrics = add_metrics(actor_metrics, update)
-            critic_metrics = self._update_critic(inputs, targets, own, critic_metrics)
+            critic = self._update_critic(inputs, targets, own, critic_metrics)
+            return add_metrics(actor_metrics, update), critic
+
+        actor_metrics, critic_metrics = tf.cond(
+            tf.reduce_any(r.valid) & ~self._setup.stopping,
+            updated,
+            lambda: (actor_metrics, critic_metrics),
+        )
         self._phases.assign_add(1)
         updates = update_count(actor_metrics) + update_count(critic_metrics)
         return AlgorithmOutputs(actor_metrics | critic_metrics, updates)
@@ -178,15 +185,18 @@ class TRPO:
             gain, entropy = self._gain(self._policy(inputs, r, masks), samples)
         start = trust_region.concat_flat(self._variables)
         gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
-        taken, kl = tf.constant(0.0), tf.constant(0.0)
-        if tf.reduce_any(gradient != 0):
+
+        def step_taken() -> tuple[tf.Tensor, tf.Tensor]:
             step = trust_region.natural_step(
                 product, gradient, c.max_kl, c.cg_iterations, c.cg_residual_tolerance
             )
             end, taken = trust_region.line_search(
                 evaluate, start, step, gain, c.max_kl, c.actor_iterations
             )
-            _, kl = evaluate(end)  # leaves the network's parameters at `end`
+            return taken, evaluate(end)[1]  # leaves the network's parameters at `end`
+
+        zeros = tf.constant(0.0), tf.constant(0.0)
+        taken, kl = tf.cond(tf.reduce_any(gradient != 0), step_taken, lambda: zeros)
         metrics = {"policy_loss": -gain, "kl": kl, "entropy": entropy}
         return {**metrics, "step_fraction": taken}
 

@@ -9,6 +9,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import click
+import forked
 import numpy as np
 import psutil
 import pyarrow.parquet as pq
@@ -19,7 +21,7 @@ from policies import policy_of
 from processes import has_ended, python, start, wait_for
 from stepping import Stepping
 
-from benchmarks import learning, peer, peer_rlox
+from benchmarks import learning, one_start, peer, peer_rlox, startup
 from benchmarks.__main__ import cli
 from benchmarks.learned import HEADS, Learned, Reached, comparison, read_all
 from benchmarks.learning import RESULTS, evaluate_from_same_starts, pairs
@@ -261,6 +263,31 @@ def test_throughput_as_it_is_typed(tmp_path: Path) -> None:
     assert done.stdout.strip() == table([measured])
     # Rows that only reset an environment are learned from and are no env steps.
     assert measured.updates == {"xagents-ray local": pytest.approx(1 / 80, rel=0.2)}
+
+
+def test_what_a_command_prints_says_when_it_learned() -> None:
+    lines = [
+        (1.0, "Loading TensorFlow..."),
+        (2.0, "time: 0:00:00, steps: 0"),
+        (3.0, ""),
+    ]
+    learned = (4.0, "time: 0:00:02, steps: 64")
+    assert startup._reached([*lines, learned], 2.5) == [1, 2, 2.5, 4]
+    with pytest.raises(click.ClickException, match="didn't learn from its first round"):
+        startup._reached(lines, 2.5)
+
+
+def test_the_parts_of_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = [*startup._command("a2c", str(tmp_path)), "--local", "--jit", "off"]
+    done = forked.run(["-m", "benchmarks.one_start", json.dumps(words)], 120)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found.keys() == {*one_start.PARTS}
+    load, _, build, *_, phase, trace, rest = (
+        found[part][0] for part in one_start.PARTS
+    )
+    assert min(load, build, trace, rest) > 0
+    assert trace + rest == pytest.approx(phase)
 
 
 def test_time_within_another_part_counts_once() -> None:

@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 
-import pytest
 from processes import python
 from sources import tree_of
 
+import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -306,10 +307,9 @@ def test_what_waits_for_the_connection_loads_no_ray() -> None:
     assert not loaded & {*FRAMEWORKS}
 
 
-@pytest.mark.parametrize("name", ["xagents_ray", "xagents_ray.commands.cli"])
-def test_the_package_loads_no_framework(name: str) -> None:
+def test_the_commands_load_no_framework() -> None:
     """Help and flag errors are quick."""
-    loaded = loaded_after(name)
+    loaded = loaded_after("xagents_ray.commands.all_commands")
     rooms = {f"xagents_ray.{room}" for room in ROOMS}
     assert "xagents_ray" in loaded
     others = {"gymnasium", "cv2", "optuna", "matplotlib", "pandas", "sqlalchemy"}
@@ -317,14 +317,35 @@ def test_the_package_loads_no_framework(name: str) -> None:
 
 
 def test_the_package_loads_little() -> None:
-    """Importing it takes 0.6 s more than NumPy and click: 0.83 s and 0.21 s.
+    """It loads nothing else by itself, and few modules when its names are used.
 
-    Measured on two slow cores, the smallest of five; modules are counted here, since
-    a clock would be another machine's.
+    These take half a second. Modules are counted, since a clock would be another
+    machine's. Only an `Agent` needs environments.
     """
-    count = "import numpy, click, sys; n = len(sys.modules); import xagents_ray; "
-    done = python("-c", f"{count}print(len(sys.modules) - n)", cwd=ROOT)
-    assert 50 < int(done.stdout) < 330  # 267
+    done = python(
+        "-c",
+        "import numpy, click, sys; n = len(sys.modules); import xagents_ray\n"
+        "print(*(m for m in sys.modules if m.startswith('xagents_ray')))\n"
+        "for name in {*xagents_ray.__all__} - {'Agent'}: getattr(xagents_ray, name)\n"
+        "assert not {'gymnasium', 'ray', 'tensorflow'} & sys.modules.keys()\n"
+        "print(len(sys.modules) - n)",
+        cwd=ROOT,
+    )
+    own, count = done.stdout.splitlines()
+    assert own == "xagents_ray"
+    assert 50 < int(count) < 330  # 282
+
+
+def test_public_names_are_those_that_type_checkers_see() -> None:
+    seen = dict[str, str]()
+    for node in ast.walk(tree_of(ROOT / "xagents_ray" / "__init__.py")):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("xagents"):
+            for alias in node.names:
+                seen[alias.asname or alias.name] = f"{node.module}:{alias.name}"
+    others = {"*", "train", "tune", "xagents_attribute"}  # the first are of a stub
+    assert seen.keys() - others == {*xagents_ray.__all__} - others
+    for name in seen.keys() - others:
+        assert getattr(xagents_ray, name) is resolve_name(seen[name])
 
 
 def test_the_shared_room_loads_no_framework() -> None:

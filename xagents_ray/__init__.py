@@ -4,6 +4,7 @@
 neither TensorFlow nor Ray.
 """
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,45 +15,70 @@ _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
-from xagents_ray.algorithms.definition import AgentName  # noqa: E402
-from xagents_ray.algorithms.table import register  # noqa: E402
-from xagents_ray.commands.episodes import evaluate, play  # noqa: E402
-from xagents_ray.commands.load import load  # noqa: E402
-from xagents_ray.commands.plot import plot_history, plot_seeds  # noqa: E402
-from xagents_ray.commands.runs import runs  # noqa: E402
-from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
-from xagents_ray.core.version import __version__  # noqa: E402
-from xagents_ray.networks.kinds import register_layer  # noqa: E402
-from xagents_ray.policy.episodes import Evaluation  # noqa: E402
-from xagents_ray.policy.policy import Policy  # noqa: E402
-from xagents_ray.tuning.seeds_result import SeedsResult  # noqa: E402
-from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
-from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
-from xagents_ray.watch.callbacks import Callback, RunContext  # noqa: E402
-from xagents_ray.watch.result import Result  # noqa: E402
+if TYPE_CHECKING:
+    from xagents_ray.algorithms.definition import AgentName
+    from xagents_ray.algorithms.table import register
+    from xagents_ray.commands.episodes import evaluate, play
+    from xagents_ray.commands.load import load
+    from xagents_ray.commands.plot import plot_history, plot_seeds
+    from xagents_ray.commands.plot import plot_history as plot
 
-if TYPE_CHECKING:  # stubs with the settings of each agent
+    # stubs with the settings of each agent
     from xagents_ray.commands.public import *  # noqa: F403
     from xagents_ray.commands.public import train, tune
+    from xagents_ray.commands.runs import runs
+    from xagents_ray.core.errors import Broken, Diverged, UserError
+    from xagents_ray.core.version import __version__
+    from xagents_ray.networks.kinds import register_layer
+    from xagents_ray.policy.episodes import Evaluation
     from xagents_ray.policy.own_loop import Agent
+    from xagents_ray.policy.policy import Policy
+    from xagents_ray.tuning.seeds_result import SeedsResult
+    from xagents_ray.tuning.space import categorical, integer, log_uniform
+    from xagents_ray.tuning.sweep import TuneResult
+    from xagents_ray.watch.callbacks import Callback, RunContext
+    from xagents_ray.watch.result import Result
 else:
-    from xagents_ray.commands.train import train
-    from xagents_ray.commands.tune import tune
+    # Imported when used, because the command line imports this package first.
+    _MODULES = {
+        "algorithms.definition": "AgentName",
+        "algorithms.table": "register",
+        "commands.episodes": "evaluate play",
+        "commands.load": "load",
+        "commands.plot": "plot_history plot_seeds",
+        "commands.runs": "runs",
+        "commands.train": "train",
+        "commands.tune": "tune",
+        "core.errors": "Broken Diverged UserError",
+        "core.version": "__version__",
+        "networks.kinds": "register_layer",
+        "policy.episodes": "Evaluation",
+        "policy.own_loop": "Agent",
+        "policy.policy": "Policy",
+        "tuning.seeds_result": "SeedsResult",
+        "tuning.space": "categorical integer log_uniform",
+        "tuning.sweep": "TuneResult",
+        "watch.callbacks": "Callback RunContext",
+        "watch.result": "Result",
+    }
+    _HOMES = {name: home for home, own in _MODULES.items() for name in own.split()}
 
     def __getattr__(name: str) -> Any:
-        """Return `Agent`, or a name that scripts for xagents use, such as `PPO`."""
-        if name == "Agent":
-            from xagents_ray.policy.own_loop import Agent
-
-            return Agent
+        """Return a public name, or one that scripts for xagents use, such as `PPO`."""
+        own = "plot_history" if name == "plot" else name
+        if own in _HOMES:
+            found = getattr(import_module(f"{__name__}.{_HOMES[own]}"), own)
+            globals()[name] = found
+            return found
         if name == "agents" or name.isupper():
             from xagents_ray.compat.agents import xagents_attribute
 
             return xagents_attribute(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
-plot = plot_history
 
 __all__ = [
     "Agent",

@@ -59,20 +59,35 @@ def conjugate_gradient(
 
     Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
     """
-    x, residual, direction = tf.zeros_like(target), target, target
-    size = _dot(residual, residual)
-    for _ in tf.range(iterations):
-        if size <= tolerance:
-            break
+
+    def improve(
+        i: tf.Tensor,
+        x: tf.Tensor,
+        residual: tf.Tensor,
+        direction: tf.Tensor,
+        size: tf.Tensor,
+    ) -> tuple[tf.Tensor, ...]:
         image = product(direction)
         curvature = _dot(direction, image)
-        if curvature <= 0:  # only by rounding, after convergence
-            break
-        length = size / curvature
-        x += length * direction
-        residual -= length * image
-        before, size = size, _dot(residual, residual)
-        direction = residual + size / before * direction
+
+        def moved() -> tuple[tf.Tensor, ...]:
+            length = size / curvature
+            rest = residual - length * image
+            new_size = _dot(rest, rest)
+            along = rest + new_size / size * direction
+            return x + length * direction, rest, along, new_size
+
+        # Not positive only by rounding, after convergence: a size of 0 ends the loop.
+        ended = x, residual, direction, tf.zeros_like(size)
+        return i + 1, *tf.cond(curvature <= 0, lambda: ended, moved)
+
+    zeros, size = tf.zeros_like(target), _dot(target, target)
+    start = tf.constant(0), zeros, target, target, size
+    _, x, *_ = tf.while_loop(
+        lambda i, *vectors: (i < iterations) & ~(vectors[-1] <= tolerance),
+        improve,
+        start,
+    )
     return x
 
 
@@ -116,16 +131,21 @@ def line_search(
         0 if no point was accepted.
     Source: arXiv:1502.05477, appendix C; 1.5 from openai/baselines, trpo_mpi.
     """
-    taken = tf.zeros([], start.dtype)
-    part = tf.ones([], start.dtype)
-    for _ in tf.range(tries):
+
+    def try_part(
+        i: tf.Tensor, part: tf.Tensor, taken: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         reached, kl = evaluate(start + part * step)
         # Comparisons with NaN are false.
         fits = tf.math.is_finite(reached) & (reached > gain) & (kl <= 1.5 * max_kl)
-        if fits:
-            taken = part
-            break
-        part *= 0.5
+        return i + 1, 0.5 * part, tf.where(fits, part, taken)
+
+    whole, none = tf.ones([], start.dtype), tf.zeros([], start.dtype)
+    _, _, taken = tf.while_loop(
+        lambda i, _, taken: (i < tries) & (taken == 0),
+        try_part,
+        (tf.constant(0), whole, none),
+    )
     # Don't multiply by 0: a step that isn't finite would leave NaN.
     return tf.where(taken > 0, start + taken * step, start), taken
 

@@ -10,7 +10,7 @@ from processes import python
 
 from xagents_ray import __version__
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.commands import cli
+from xagents_ray.commands import all_commands, cli
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import options
 
@@ -156,7 +156,7 @@ def test_ctrl_c_before_anything_runs(monkeypatch, capsys) -> None:
     def press(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "print_options", press)
+    monkeypatch.setattr(all_commands, "print_options", press)
     assert cli.run(["train", "ppo"]) == 130
     assert capsys.readouterr().err.strip() == "xagents-ray: stopped by SIGINT"
 
@@ -223,6 +223,25 @@ def test_greedy_is_the_opposite_of_sample(command, capsys) -> None:
     assert "either --weights" in capsys.readouterr().err
     assert cli.run([command, "ppo", "--help"]) == 0
     assert "--sample / --greedy" in capsys.readouterr().out
+
+
+def test_what_names_no_command_imports_none() -> None:
+    """The version, help and a typo take 0.1 s."""
+    script = (
+        "import sys; from xagents_ray.commands import cli\n"
+        "for words in [['--version'], ['--help'], ['trian'], []]: cli.run(words)\n"
+        "late = {'numpy', 'rich', 'yaml', 'xagents_ray.algorithms.table'}\n"
+        "assert not late & sys.modules.keys()\n"
+        "cli.run(['train']); assert late <= sys.modules.keys()"
+    )
+    done = python("-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "No such command 'trian'. Did you mean 'train'?" in done.stderr
+    assert cli.HELP["presets"] in done.stdout
+
+
+def test_each_command_is_listed() -> None:
+    assert cli.HELP == {name: x.help for name, x in all_commands.COMMANDS.items()}
 
 
 def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:

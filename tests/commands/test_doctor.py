@@ -1,5 +1,6 @@
 """`xagents-ray doctor` as a user types it; it ends in 20 s whatever happens."""
 
+import importlib.util
 import os
 import re
 import socket
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import forked
 import psutil
@@ -287,6 +289,19 @@ def test_a_gpu_that_tensorflow_cannot_use(tmp_path) -> None:
     assert code == 0 and rows["GPU"][0] == "warning"
     assert rows["GPU"][1].startswith("NVIDIA H200, 143771 MiB")
     assert "GPU: " in rest
+
+
+def test_tensorflow_without_bytecode(tmp_path, monkeypatch) -> None:
+    source = tmp_path / "tensorflow" / "__init__.py"
+    bytecode = Path(importlib.util.cache_from_source(str(source)))
+    bytecode.parent.mkdir(parents=True)
+    spec = SimpleNamespace(origin=str(source))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    row = machine.check_bytecode()
+    assert row is not None and row.verdict == "warning"
+    assert f"python -m compileall -q {source.parent}." in row.remedy
+    bytecode.touch()
+    assert machine.check_bytecode() is None
 
 
 def test_a_preset_is_taken() -> None:

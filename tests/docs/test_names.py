@@ -12,7 +12,7 @@ from checkout import ROOT
 from sources import tree_of
 
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
-from xagents_ray.commands.cli import root
+from xagents_ray.commands.all_commands import COMMANDS
 from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import train_options
@@ -38,6 +38,7 @@ ELSEWHERE = {
     "--temp-dir": "ray start",
     "--working-dir": "ray job submit",
     "--wheel": "uv build",
+    "--compile-bytecode": "uv pip install",
     "--json": "python -m benchmarks",
     "--peer-device": "python -m benchmarks",
     "--peer-vec": "python -m benchmarks",
@@ -72,7 +73,7 @@ def text_of(page: str) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_flag_is_an_option(page: str) -> None:
     flags = known()
-    plot = {name for param in root.commands["plot"].params for name in param.opts}
+    plot = {name for param in COMMANDS["plot"].params for name in param.opts}
     switches = {
         flag for flag, found in flags.items() if any(o.default is True for o in found)
     }

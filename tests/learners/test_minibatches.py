@@ -79,7 +79,7 @@ def test_parts_of_many_rows_are_whole() -> None:
 
 def test_each_batch_of_a_phase_is_learned_from_in_order() -> None:
     phase: Any = SimpleNamespace(batches=5)
-    setup: Any = SimpleNamespace(stopping=False)
+    setup: Any = SimpleNamespace(stopping=tf.constant(False))
     seen: list[int] = []
 
     def update(k: Any, metrics: int) -> int:

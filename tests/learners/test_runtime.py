@@ -5,10 +5,14 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from tensorflow.python.autograph.impl import conversion
+from learner_cases import Case, cases
+from tensorflow.python.autograph.impl import api, conversion
 
+from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import ppo
 from xagents_ray.learners.runtime import (
     _delete_generated_files,
@@ -24,6 +28,7 @@ MODULES = {
     for each in iter_modules(import_module(f"xagents_ray.{room}").__path__)
 }
 PLAIN = list(filter(_is_plain, MODULES))
+EACH = {case.values[0].row.name: case for case in cases(["vector"])}.values()
 
 
 def test_tracing_leaves_no_files_behind(
@@ -59,6 +64,30 @@ def test_a_plain_module_is_left_as_it_is(name: str) -> None:
 def test_others_are_converted() -> None:
     assert "xagents_ray.learners.tensors" in PLAIN
     assert not conversion.is_allowlisted(ppo.PPO.learn)
+
+
+@pytest.mark.parametrize("case", EACH)
+def test_the_algorithms_of_the_package_need_no_autograph(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took three quarters of their trace."""
+    monkeypatch.setattr(api, "_convert_actual", lambda *_: pytest.fail("converted"))
+    assert callable(case.learner()._traced)
+
+
+def test_other_algorithms_may_branch_on_tensors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ppo.PPO, "__module__", "own")
+    learner = Case(find_algorithm("ppo"), EnvSpec((4,), "float32", 1, 3)).learner()
+
+    def learn(data: Any, phase: Any) -> Any:
+        if phase.later == 0:
+            phase = phase._replace(batches=phase.batches + 1)
+        return plain(data, phase)
+
+    plain, learner.algorithm.learn = learner.algorithm.learn, learn
+    assert callable(learner._traced)
 
 
 def test_a_release_without_rules_is_left_as_it_is() -> None:

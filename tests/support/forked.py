@@ -1,8 +1,8 @@
 """Commands in processes that begin with TensorFlow imported.
 
-Importing it takes four seconds of a core, AutoGraph one more, and the tests train some
-hundred times. So their processes are forked from one that has done both and nothing
-else; each has its own arguments, directory, environment and standard streams.
+Importing it takes four seconds of a core, and the tests train some hundred times. So
+their processes are forked from one that has done that and nothing else; each has its
+own arguments, directory, environment and standard streams.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ from xagents_ray.run.child import PRELOADED
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
-    [*PRELOADED, "xagents_ray.run.session", "converted"]  # which is beside this module
+    [*PRELOADED, "xagents_ray.run.session", "preloaded"]  # which is beside this module
 )
 # Starting a process polls all others, which only one thread at a time may do.
 _LOCK = threading.Lock()

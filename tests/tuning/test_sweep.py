@@ -20,7 +20,7 @@ from sessions import SETTINGS
 from xagents_ray import categorical, log_uniform
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.commands import cli
+from xagents_ray.commands import all_commands, cli
 from xagents_ray.commands import tune as tuning
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -189,7 +189,7 @@ def test_a_command_line_means_the_settings(
     agent: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     got: dict[str, Any] = {}
-    group: Any = cli.root.commands["train"]
+    group: Any = all_commands.COMMANDS["train"]
     train = group.get_command(click.Context(group), agent)
 
     def call(**given: Any) -> int:

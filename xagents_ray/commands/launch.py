@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.commands.cli import CONTEXT, HELP
 from xagents_ray.commands.flags import Command, flag_parameter
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
@@ -37,7 +38,6 @@ _TARGETS = {
 }
 _WHEEL = "`uv build --wheel -o {folder}/wheels` in a checkout"
 """How to get the wheel into the folder, until it is on PyPI."""
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,8 @@ def launch_group() -> click.Group:
 
     @click.group(
         invoke_without_command=True,
-        context_settings=_CONTEXT,
-        help="Write the files that bring a training to a cluster",
+        context_settings=CONTEXT,
+        help=HELP["launch"],
     )
     @click.pass_context
     def launch(ctx: click.Context) -> None:
@@ -91,7 +91,7 @@ def launch_group() -> click.Group:
             params=[*flags],
             help=about,
             epilog="The command to launch comes after --.",
-            context_settings=_CONTEXT,
+            context_settings=CONTEXT,
         )
         command.known = list(options(LaunchConfig))
         launch.add_command(command)

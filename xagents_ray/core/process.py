@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import os
 import random
 import sys
@@ -46,6 +47,21 @@ def without_packages(*names: str) -> Iterator[None]:
     finally:
         for name in names:
             del sys.modules[name]
+
+
+@contextlib.contextmanager
+def paused_gc() -> Iterator[None]:
+    """Pause Python's garbage collector within the block, which creates lasting objects.
+
+    Otherwise it visits all earlier ones again and again, in vain.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

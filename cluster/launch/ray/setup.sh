@@ -21,7 +21,7 @@ rm -rf uv
 python3 -m zipfile -e "$wheel" uv
 set -- uv/uv-*.data/scripts/uv
 chmod +x "$1"
-export VIRTUAL_ENV="$HOME/xagents-ray"
+export VIRTUAL_ENV="$HOME/xagents-ray" UV_COMPILE_BYTECODE=1
 # The Python of all nodes must be the same to the patch.
 "$1" venv --allow-existing --python {{python}} "$VIRTUAL_ENV"
 "$1" pip install --no-build --require-hashes -r {{device}}.lock

@@ -44,19 +44,20 @@ _LARGEST = 1 << 18  # maximum size of a user's file, in bytes
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Loader that reads 3e-4 as a number, as in YAML 1.2; PyYAML reads a string."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Loader of the package's files, which every command reads: ten times as fast."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
-class _UsersLoader(PlainLoader, _Loader):
+class _UsersLoader(PlainLoader):
     """Loader of a user's file, which may be from someone else."""
+
+
+for _each in (_Loader, _UsersLoader):  # read 3e-4 as a number, as in YAML 1.2
+    _each.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+        list("-+.0123456789"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

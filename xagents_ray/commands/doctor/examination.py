@@ -122,6 +122,7 @@ class _Examination:
                 asking = self._start("xagents_ray.run.learner_access:learner_gpus")
             yield from self._environment(probe)
             ray.append(lacking or machine.check_gpu(gpus, self._usable(asking)))
+            ray.append(machine.check_bytecode())
             if not config.placement.local:
                 ray.append(machine.ray_here())
         if self._acted is not None:

@@ -1,0 +1,234 @@
+"""All commands, generated from the configs."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any
+
+import click
+
+from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.algorithms.table import (
+    agents_with,
+    all_algorithms,
+    find_algorithm,
+    plugin_failures,
+)
+from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
+from xagents_ray.commands.launch import launch_group
+from xagents_ray.commands.presets import list_presets
+from xagents_ray.commands.tables import print_options
+from xagents_ray.commands.training_run import train_with
+from xagents_ray.core.errors import Broken, EnvironmentFault, UserError
+from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
+from xagents_ray.settings.options import Option, flag, option, options
+from xagents_ray.settings.training import EnvConfig
+from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
+from xagents_ray.tuning.seeds_result import SeedsResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Errors:
+    """Options for the display of errors."""
+
+    traceback: bool = option(
+        False, "If specified, errors in your environment are shown with a traceback"
+    )
+
+
+Call = Callable[[Algorithm, dict[str, Any]], int | None]
+"""Implementation of a command; returns the signal that ended it, or None."""
+
+
+class _Agents(click.Group):
+    """A command with one subcommand per agent.
+
+    Args:
+        name: name of the command.
+        shared: options shared by all agents.
+        call: function that implements the command.
+        own: predicate that selects the agent-specific options of the command.
+        varies: whether options with an hp_type take several values.
+        refused: names of the settings that the command rejects.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shared: Sequence[Option],
+        call: Call,
+        own: Callable[[Option], bool] = lambda option: True,
+        varies: bool = False,
+        refused: Collection[str] = (),
+    ) -> None:
+        super().__init__(name, help=HELP[name], invoke_without_command=True)
+        self.callback, self._shared, self._call = self._print, shared, call
+        self._own, self._varies, self._refused = own, varies, refused
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise UserError(
+                f"{error.option_name} comes after the agent: {ctx.command_path} AGENT "
+                f"{error.option_name} …, with one of {', '.join(all_algorithms())}."
+            ) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all algorithms."""
+        return sorted(all_algorithms())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of an algorithm, built-in or registered."""
+        if cmd_name.startswith("-"):
+            return None
+        row = find_algorithm(cmd_name)
+        own = filter(self._own, options(row.config))
+        shown = [*self._shared, *own, *options(_Errors)]
+        hidden = map(flag, (*row.config.all_replaced(), *self._refused))
+        about = f"{str(self.name).capitalize()} {row.name.upper()}"
+        command = Command(
+            row.name,
+            callback=partial(self._run, row, shown),
+            params=[
+                *(flag_parameter(option, self._varies) for option in shown),
+                *map(refused_flag, hidden),
+            ],
+            help=f"{about}: {row.config.__doc__}",
+            context_settings=CONTEXT,
+        )
+        command.known, command.owners = shown, self._owners
+        return command
+
+    def _owners(self, name: str) -> list[str]:
+        """Return the agents that have the given flag."""
+        return agents_with(name.removeprefix("--").replace("-", "_"), self._own)
+
+    def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
+        """List the plugins that can't be used."""
+        for each in plugin_failures().values():
+            formatter.write(f"\n{each}\n")
+
+    def _print(self) -> None:
+        """Print the options shared by all agents, if no agent is given."""
+        if click.get_current_context().invoked_subcommand is None:
+            print_options(f"xagents-ray {self.name} <agent>", self._shared)
+            click.echo(f"\nAgents: {', '.join(all_algorithms())}")
+            for each in plugin_failures().values():
+                click.echo(each, err=True)
+            click.echo(
+                f"Use xagents-ray {self.name} <agent> to see the agent's options too"
+            )
+
+    def _run(
+        self, algorithm: Algorithm, shown: Sequence[Option], /, **given: Any
+    ) -> int | None:
+        """Run the command of an agent; without flags, print the table of options."""
+        if click.get_current_context().meta.get("bare"):
+            print_options(f"xagents-ray {self.name} {algorithm.name}", shown)
+            return 0
+        with_traceback = given.pop("traceback")
+        values = {n: value for n, value in given.items() if value not in (None, ())}
+        algorithm.config.check_names(values)
+        try:
+            signal = self._call(algorithm, values)
+        except EnvironmentFault as error:
+            if with_traceback and error.trace:
+                click.echo(error.trace, err=True)
+            raise
+        return None if signal is None else 128 + signal
+
+
+def _later(path: str) -> Callable[..., Any]:
+    """Return a function that imports the one with this path when it is called.
+
+    Other commands than `train` would delay its first line by 40 ms.
+    """
+    return lambda *given, **settings: resolve_name(path)(*given, **settings)
+
+
+_train_seeds = _later("xagents_ray.commands.seeds:train_seeds")
+_play = _later("xagents_ray.commands.episodes:play_with")
+_evaluate = _later("xagents_ray.commands.episodes:evaluate_with")
+_tune = _later("xagents_ray.commands.tune:tune_from_shell")
+_run_doctor = _later("xagents_ray.commands.doctor.command:run_doctor")
+_plot = _later("xagents_ray.commands.plot:plot_history")
+
+
+def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+    if "seeds" not in values:
+        return train_with(algorithm, values).signal
+    result: SeedsResult = _train_seeds(algorithm, values)
+    if result.signal is None and result.failures:
+        raise Broken(result.failure())
+    return result.signal
+
+
+def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+    with_traceback = click.get_current_context().params["traceback"]
+    if not _run_doctor(algorithm, values, with_traceback):
+        click.get_current_context().exit(2)
+    return None
+
+
+def _of(*groups: type) -> list[Option]:
+    return [option for group in groups for option in options(group)]
+
+
+def _acts(option: Option) -> bool:
+    return option.acts or option.explores
+
+
+@click.command("plot", cls=Command, context_settings=CONTEXT, help=HELP["plot"])
+@click.argument("histories", nargs=-1)
+@click.option(
+    "--column", "plot", default="mean_reward", help="Column to draw. [mean_reward]"
+)
+@click.option("--by", "benchmark", type=click.Choice(["step", "time"]), default="step")
+@click.option("--labels", "agents", multiple=True, help="One for each history.")
+@click.option("--title", "env", help="Title above the plot.")
+@click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
+@click.option("--run-dir", help="Directory of runs, for last. [runs]")
+@click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
+def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
+    if not histories:
+        raise UserError(
+            "Name the histories to plot: xagents-ray plot last, or h.parquet …."
+        )
+    _plot(histories, agents or None, **rest)
+    click.echo(rest["output"])
+    return 0
+
+
+_ALL: Sequence[click.Command] = (
+    _Agents("train", _of(*GROUPS.values()), _train),
+    _Agents("doctor", _of(*GROUPS.values()), _doctor),
+    _Agents(
+        "play",
+        [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
+        lambda row, given: _play(row, given, click.echo).signal,
+        _acts,
+    ),
+    _Agents(
+        "evaluate",
+        _of(EnvConfig, SourceConfig, EvaluateConfig),
+        lambda row, given: _evaluate(row, given, click.echo, True).signal,
+        _acts,
+    ),
+    _Agents(
+        "tune",
+        tune_options(None),
+        lambda row, given: _tune(row, given).signal,
+        varies=True,
+        refused=UNSUPPORTED_OPTIONS,
+    ),
+    launch_group(),
+    list_presets,
+    plot_command,
+)
+COMMANDS = {str(command.name): command for command in _ALL}
+"""The commands by name."""
