@@ -260,5 +260,6 @@ def test_real_wandb_continues_its_run_beside_one_of_the_user(
     Path("run").mkdir()
     done = python("-c", _OFFLINE)
     assert done.returncode == 0, done.stderr
-    (id_,) = {each.name.rpartition("-")[2] for each in Path("run/wandb").glob("off*")}
+    # offline-run-TIME-ID, and -1 behind it for the second one of the same second
+    (id_,) = {each.name.split("-")[3] for each in Path("run/wandb").glob("off*")}
     assert Path("run/wandb/run-id").read_text() == id_
