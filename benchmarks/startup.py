@@ -1,6 +1,5 @@
 """Measures how long a command takes until it steps and learns, and which part of it."""
 
-import json
 import os
 import statistics
 import subprocess
@@ -65,7 +64,7 @@ def measure_parts(agent: str, runs: int) -> list[list[str]]:
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             words = [*_command(agent, folder), "--local"]
-            found.append(in_fresh_process(module("one_start", json.dumps(words))))
+            found.append(in_fresh_process(module("one_start", words)))
     return [
         [part, *(_cell([each[part][i] for each in found]) for i in range(2))]
         for part in PARTS

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 """Root of the checkout."""
 
 
-def module(name: str, asked: Mapping[str, Any] | str) -> list[str]:
+def module(name: str, asked: Mapping[str, Any] | Sequence[str]) -> list[str]:
     """Return the command that runs a module of the benchmarks with a JSON argument."""
     return [sys.executable, "-m", f"benchmarks.{name}", json.dumps(asked)]
 

@@ -10,7 +10,7 @@ from xagents_ray.learners.math.distributions import masked
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
-    add_metrics,
+    add_metrics_if,
     no_means,
     update_count,
 )
@@ -56,10 +56,10 @@ class ACER:
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             # Even without a gradient, Adam's momentum would change the weights.
-            return tf.cond(
+            return add_metrics_if(
                 tf.reduce_any(batches.valid[k]),
-                lambda: add_metrics(metrics, self._update(batch_at(batches, k))),
-                lambda: metrics,
+                lambda: self._update(batch_at(batches, k)),
+                metrics,
             )
 
         metrics = update_on_batches(update, metrics, phase, self._setup)

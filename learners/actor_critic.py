@@ -13,7 +13,7 @@ from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
-    add_metrics,
+    add_metrics_if,
     no_means,
     update_count,
 )
@@ -78,10 +78,8 @@ class ActorCritic:
         """Take one step on rows [T, B], unless none of them is valid."""
         # Even without a gradient, Adam's momentum would change the weights.
         is_old = batch.weights_version < first_version
-        return tf.cond(
-            tf.reduce_any(batch.valid),
-            lambda: add_metrics(metrics, self._update(batch, is_old)),
-            lambda: metrics,
+        return add_metrics_if(
+            tf.reduce_any(batch.valid), lambda: self._update(batch, is_old), metrics
         )
 
     def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -1,6 +1,6 @@
 """Means of metrics over the updates of one learning phase, in the graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -48,6 +48,18 @@ def add_metrics(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
         names: Mean(mean.totals + tf.stack([metrics[n] for n in names]), mean.count + 1)
         for names, mean in means.items()
     }
+
+
+def add_metrics_if(
+    condition: tf.Tensor,
+    update: Callable[[], Mapping[str, tf.Tensor]],
+    means: Means,
+) -> Means:
+    """Make an update if the condition, bool [], holds; return the means with its own.
+
+    `update` returns its float32 [] metrics.
+    """
+    return tf.cond(condition, lambda: add_metrics(means, update()), lambda: means)
 
 
 def pack_metrics(means: Means, updates: tf.Tensor) -> tf.Tensor:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from xagents_ray.learners.metrics import Means, add_metrics
+from xagents_ray.learners.metrics import Means, add_metrics, add_metrics_if
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, flatten_time
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -92,8 +92,7 @@ def _pass_over(
         if not may_end:
             return add_metrics(metrics, new), tf.constant(True)
         has_updated = new["has_updated"]
-        added = tf.cond(has_updated, lambda: add_metrics(metrics, new), lambda: metrics)
-        return added, has_updated
+        return add_metrics_if(has_updated, lambda: new, metrics), has_updated
 
     def one_part(
         j: tf.Tensor, metrics: Means, continues: tf.Tensor
@@ -107,8 +106,7 @@ def _pass_over(
         return j + 1, *ended
 
     start = tf.constant(0), metrics, continues
-    _, *ended = tf.while_loop(lambda j, *_: j < parts, one_part, start)
-    metrics, continues = ended
+    _, metrics, continues = tf.while_loop(lambda j, *_: j < parts, one_part, start)
     return metrics, continues
 
 

@@ -14,7 +14,12 @@ from xagents_ray.learners.actor_and_critics import (
 )
 from xagents_ray.learners.math.distributions import SquashedGaussian
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    Means,
+    add_metrics,
+    add_metrics_if,
+)
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -68,15 +73,11 @@ class SAC:
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         period = self._config.actor_period
-
-        def updated() -> Means:
-            return add_metrics(metrics, self._update_actor(obs))
-
         if period == 1:
-            metrics = updated()
+            metrics = add_metrics(metrics, self._update_actor(obs))
         else:
             is_due = (self._updates + 1) % period == 0
-            metrics = tf.cond(is_due, updated, lambda: metrics)
+            metrics = add_metrics_if(is_due, lambda: self._update_actor(obs), metrics)
         update_targets(self._setup.targets, self._config.tau)
         self._updates.assign_add(1)
         return metrics

@@ -9,7 +9,7 @@ from xagents_ray.learners.actor_and_critics import (
     smooth_target_actions,
 )
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
+from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics_if
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -44,11 +44,11 @@ class TD3:
         return batch.rewards + batch.discounts * values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
-        def updated() -> Means:
+        def update() -> dict[str, tf.Tensor]:
             own = self._networks.update_actor(obs)
             update_targets(self._setup.targets, self._config.tau)
-            return add_metrics(metrics, own)
+            return own
 
         self._updates.assign_add(1)
         is_due = self._updates % self._config.policy_delay == 0
-        return tf.cond(is_due, updated, lambda: metrics)
+        return add_metrics_if(is_due, update, metrics)

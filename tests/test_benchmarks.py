@@ -290,6 +290,20 @@ def test_the_parts_of_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert trace + rest == pytest.approx(phase)
 
 
+def test_the_parts_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Any] = []
+
+    def found(command: Any) -> dict[str, tuple[float, float]]:
+        commands.append(command)
+        return dict.fromkeys(one_start.PARTS, (2.0, 1.0))
+
+    monkeypatch.setattr(startup, "in_fresh_process", found)
+    rows = startup.measure_parts("a2c", 1)
+    assert [row[0] for row in rows] == [*one_start.PARTS]
+    words = json.loads(commands[0][-1])
+    assert [*words[:2], words[-1]] == ["train", "a2c", "--local"]
+
+
 def test_time_within_another_part_counts_once() -> None:
     watch = Stopwatch()
     inner = watch.timed("inner", lambda: time.sleep(0.02))

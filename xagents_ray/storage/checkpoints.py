@@ -72,15 +72,16 @@ def load_newest(directory: Path) -> tuple[Checkpoint, list[str]]:
         UserError: there is none, or a newer version of the package wrote one of them.
     """
     skipped: list[str] = []
-    for path in all_checkpoints(directory):
+    paths = all_checkpoints(directory)
+    for path in paths:
         try:
             return _read(path), skipped
         except migrations.NewerFormatError as error:
             raise UserError(f"{error}.") from None
         except UserError as error:
             skipped.append(f"Skipped a damaged checkpoint: {error}")
-    for newest in all_checkpoints(directory):
-        load_checkpoint(newest)  # raises, and names its damage
+    if paths:
+        return load_checkpoint(paths[0]), []  # raises, and names its damage
     raise UserError(f"{directory.parent} has no checkpoint yet: start it again.")
 
 
