@@ -97,7 +97,7 @@ def assert_alike(one: Trajectory, other: Trajectory) -> None:
         ("dqn", {**CARTPOLE, "noisy": "independent"}),
         ("sac", {**PENDULUM, "normalize_observations": True}),
     ],
-    ids=str,
+    ids="vector memory keras dict masks sde dqn normalized".split(),
 )
 def test_it_computes_what_a_policy_in_numpy_does(
     serve: Serve, agent: str, settings: dict[str, Any]
@@ -315,7 +315,7 @@ def test_halves_resume_and_continue_each_other(serve: Serve) -> None:
         ("ppo", {"env": "dict_envs:compass", "inference": "actor"}, (False,) * 4),
         ("td3", {**PENDULUM, "noise": "parameter"}, (False,) * 4),
     ],
-    ids=str,
+    ids="vector dict keras learner actor parameters".split(),
 )
 def test_who_acts(
     agent: str, settings: dict[str, Any], expected: tuple[bool, ...]
