@@ -105,8 +105,9 @@ def _time_parts(
     threads that hand work to each other.
     """
     os.sched_setaffinity(0, cores)
-    settings = {"n_envs": n_envs, "n_steps": _STEPS, "local": True}
-    run = replace(prepare_run(*WORKS["ppo-pong"].config(**settings)), threads=threads)
+    work = WORKS["ppo-pong"]
+    given = work.config(n_envs=n_envs, n_steps=_STEPS, local=True)
+    run = replace(prepare_run(*given), threads=threads)
     parts = ActingParts(run, _weights(run))
     threadpool_limits(threads, user_api="blas")
     calls: dict[str, Callable[[], Any]] = {

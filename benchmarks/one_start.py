@@ -70,7 +70,7 @@ def main() -> None:
     driver.load_tensorflow, driver.make_learner = load_tensorflow, make_learner
     _time(_TENSORFLOW, driver, "load_tensorflow")
     _time(_NETWORKS, driver, "make_learner")
-    _time(_ENVS, driver, "EnvActor")
+    _time(_ENVS, driver, "make_local_actor")
     _time(_ROLLOUT, driver.LocalDriver, "collect")
     _time(_PHASE, driver.LocalDriver, "learn")
     if code := run([*json.loads(sys.argv[1]), "--quiet"]):

@@ -199,6 +199,8 @@ def _cluster(token: str, num_cpus: int = 4, num_gpus: int = 0) -> Iterator[str]:
     """
     authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
     own = {**authentication, "RAY_AUTH_TOKEN": token, "RAY_worker_niceness": "0"}
+    # Ten times a second the log monitor would read the logs of all workers so far.
+    own["RAY_LOG_MONITOR_MAX_OPEN_FILES"] = "1"
     own["RAY_TMPDIR"] = "/tmp"  # where other users can write to Ray's folder
     environment = {**os.environ, **own}
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}

@@ -13,13 +13,13 @@ from xagents_ray.actors.halves import HalvedEnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
-from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.nodes import live_nodes
 from xagents_ray.cluster.run.reservation import reserve
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import export_parts
+from xagents_ray.run.worker_variables import worker_variables
 
 
 class RunParts:

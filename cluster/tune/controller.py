@@ -16,7 +16,6 @@ from ray.tune.search import Searcher
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
-from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.claims import (
     Labels,
     NoRoomError,
@@ -30,6 +29,7 @@ from xagents_ray.cluster.run.reservation import settled, with_holders
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.config import Config
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study

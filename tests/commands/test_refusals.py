@@ -244,6 +244,7 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
 ]
 PARTS = {"env": "dict_envs:compass"}
 MADE: list[Case] = [  # only once there is an environment; `launch` makes none
+    ("ppo", {"worker_env": "UNSET"}, "--worker-env UNSET: it isn't set here; set it"),
     ("ppo", {"critic_inputs": "compass"}, "names parts of Dict or Tuple observations"),
     ("ppo", {**PARTS, "critic_inputs": "sun"}, "--critic-inputs: there is no input"),
     (
@@ -354,8 +355,17 @@ def untouched(name: str) -> Any:
     raise AttributeError(name) if name.startswith("__") else AssertionError(name)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the files that cases name, once; tests have links to them."""
+    folder = tmp_path_factory.mktemp("written")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, written: Path) -> None:
     fit = training_run.run_session
 
     def without_start(algorithm: Any, config: Any, signals: Any, *more: Any, **kw: Any):
@@ -373,8 +383,8 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, package)
     monkeypatch.syspath_prepend(Path.cwd())
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a user's module
-    for name, text in FILES.items():
-        Path(name).write_text(text)
+    for name in FILES:
+        Path(name).hardlink_to(written / name)
 
 
 def words(settings: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ from xagents_ray.run import user_networks, weights_formats
 from xagents_ray.run.checkpoint_facts import sessions_before
 from xagents_ray.run.replay_buffer import empty_replay
 from xagents_ray.run.tensorflow_child import read_any_weights
+from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
@@ -212,8 +213,10 @@ def build_run(
     """Return a run with network layouts for an environment.
 
     Raises:
-        UserError: the algorithm or the network can't work with the environment.
+        UserError: the algorithm or the network can't work with the environment, or a
+            variable of `--worker-env` isn't set.
     """
+    worker_variables(config.placement, os.environ)
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
     if config.run.resume is None:  # resumed runs may have settings without effect

@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -35,8 +36,7 @@ class Facts:
     high: float | None = None  # largest allowed value; None for no bound
     exclusive: bool = False  # whether `low` itself is excluded
     choices: tuple[str, ...] = ()  # allowed values; empty for any
-    # Flag that turns the option off, such as `--greedy`; "" for `--no-…`, or none.
-    off: str = ""
+    off: str = ""  # flag that turns it off, `--greedy`; "" for `--no-…`, or none
     bare: str = ""  # value of the flag without an argument; "" if one is required
     hp_type: HpType | None = None  # how `tune` varies the option; None for not at all
     # Names in other libraries, for which error messages suggest this option.
@@ -51,13 +51,11 @@ class Facts:
     acts: bool = False
     explores: bool = False  # affects how a trained policy acts with --sample
     new_run: bool = False  # for new runs only, not for --resume
-    # Also available in a user's own loop; see `xagents_ray.Agent`.
-    own_loop: bool = False
+    own_loop: bool = False  # also in a user's own loop; see `xagents_ray.Agent`
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
-    # Settings without effect once this one is changed from its default.
-    replaces: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()  # no effect once this differs from its default
     needs: tuple[str, ...] = ()  # no effect unless one of these settings is set
     instead: str = ""  # what `tune` uses instead; "" if `tune` has the option
     not_with_seeds: str = ""  # why runs of several --seeds can't share it; "" if so
@@ -229,9 +227,8 @@ def shared(declare: Callable[..., Any], help: str, **facts: Any) -> Callable[...
     return lambda default, **own: declare(default, **{"help": help, **facts, **own})
 
 
-def options(config: type) -> Iterator[Option]:
-    """Yield the options of a config class in the order of its fields."""
-    hints = typing.get_type_hints(config)
+def _options(config: type) -> tuple[Option, ...]:
+    hints, found = typing.get_type_hints(config), list[Option]()
     for field in dataclasses.fields(config):
         hint = hints[field.name]
         if isinstance(hint, types.UnionType):
@@ -239,7 +236,12 @@ def options(config: type) -> Iterator[Option]:
         many = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if many else hint
         facts = vars(field.metadata["facts"]) | {"type": kind, "many": many}
-        yield Option(name=field.name, default=field.default, **facts)
+        found.append(Option(name=field.name, default=field.default, **facts))
+    return (*found,)
+
+
+options: Callable[[type], tuple[Option, ...]] = functools.cache(_options)
+"""Return the options of a config class in the order of its fields."""
 
 
 def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -282,8 +284,7 @@ def replaced_settings(
 
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     """Raise UserError when a name isn't an option's."""
-    options = {each.name: each for each in known}
-    mistakes = Mistakes()
+    options, mistakes = {each.name: each for each in known}, Mistakes()
     for name in names:
         if name not in options:
             hint = suggest_option(name, options.values()) or "."
@@ -310,10 +311,9 @@ class Checked:
         return cls(**{o.name: values[o.name] for o in options(cls) if o.name in values})
 
     def __post_init__(self) -> None:
-        known = list(options(type(self)))
-        for each in known:
+        for each in options(type(self)):
             object.__setattr__(self, each.name, each.plain(getattr(self, each.name)))
-        check_values(known, vars(self))
+        check_values(options(type(self)), vars(self))
 
     def not_default(self, *names: str) -> list[str]:
         """Return the names of the settings that differ from their defaults."""

@@ -1,6 +1,7 @@
 """A sweep, from its settings to the best settings and plots."""
 
 import importlib
+import os
 import shlex
 import time
 import warnings
@@ -18,6 +19,7 @@ from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
+from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, RunConfig
 from xagents_ray.tuning.plan import (
@@ -98,6 +100,7 @@ def run_sweep(
     """
     plan, requests = plan_of(algorithm, given)
     _check_varies(plan)
+    worker_variables(plan.ray, os.environ)
     runs = _working(lambda each: prepare_run(algorithm, each.config), requests)
     display = requests[0].config.display
     with Signals() as signals:

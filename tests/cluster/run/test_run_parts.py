@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.cluster.ray.worker_variables import worker_variables
 from xagents_ray.cluster.run.placement import RunParts, remote_class
 from xagents_ray.core.errors import UserError
+from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.run import PlacementConfig
 
 
