@@ -60,33 +60,33 @@ def conjugate_gradient(
     Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
     """
 
-    def improve(
-        i: tf.Tensor,
-        x: tf.Tensor,
-        residual: tf.Tensor,
-        direction: tf.Tensor,
-        size: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
-        image = product(direction)
-        curvature = _dot(direction, image)
+    # With other branches, XLA would fuse other operations and round differently.
+    def improve(i: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        x, residual, direction, size, _ = state
 
-        def moved() -> tuple[tf.Tensor, ...]:
-            length = size / curvature
-            rest = residual - length * image
-            new_size = _dot(rest, rest)
-            along = rest + new_size / size * direction
-            return x + length * direction, rest, along, new_size
+        def ended() -> tuple[tf.Tensor, ...]:
+            return *state[:-1], tf.constant(False)
 
-        # Not positive only by rounding, after convergence: a size of 0 ends the loop.
-        ended = x, residual, direction, tf.zeros_like(size)
-        return i + 1, *tf.cond(curvature <= 0, lambda: ended, moved)
+        def unless_flat() -> tuple[tf.Tensor, ...]:
+            image = product(direction)
+            curvature = _dot(direction, image)
+
+            def moved() -> tuple[tf.Tensor, ...]:
+                length = size / curvature
+                rest = residual - length * image
+                new_size = _dot(rest, rest)
+                along = rest + new_size / size * direction
+                return x + length * direction, rest, along, new_size, tf.constant(True)
+
+            # Not positive only by rounding, after convergence.
+            return tf.cond(curvature <= 0, ended, moved)
+
+        return i + 1, *tf.cond(size <= tolerance, ended, unless_flat)
 
     zeros, size = tf.zeros_like(target), _dot(target, target)
-    start = tf.constant(0), zeros, target, target, size
+    start = tf.constant(0), zeros, target, target, size, tf.constant(True)
     _, x, *_ = tf.while_loop(
-        lambda i, *vectors: (i < iterations) & ~(vectors[-1] <= tolerance),
-        improve,
-        start,
+        lambda i, *state: (i < iterations) & state[-1], improve, start
     )
     return x
 

@@ -110,13 +110,18 @@ class OnnxTrunk:
         """Return the layers as a graph, and the names of the outputs."""
         graph, names = OnnxGraph(), dict[int, str]()
         for i in self._images:
-            x = graph.cast(str(i), np.float32)
-            names[-1 - i] = graph.add(
-                "Mul", x, np.float32(self._layout.arrays[i].scale)
-            )
+            names[-1 - i] = graph.cast(str(i), np.float32)
         for i in self.places:
             layer = self._layout.layers[i]
-            names[i] = layer.onnx(graph, names[layer.source], arrays)
+            read, own = names[layer.source], arrays
+            if layer.source < 0:
+                scale = np.float32(self._layout.arrays[-1 - layer.source].scale)
+                if isinstance(layer, Dense):  # a convolution too; its kernel is smaller
+                    kernel = f"{layer.name}/kernel"
+                    own = {**arrays, kernel: arrays[kernel] * scale}
+                else:
+                    read = graph.add("Mul", read, scale)
+            names[i] = layer.onnx(graph, read, own)
         return graph, [names[i] for i in self._ends]
 
     def _described(self, graph: OnnxGraph, ends: Sequence[str]) -> bytes:
