@@ -23,10 +23,11 @@ from stepping import Stepping
 
 from benchmarks import learning, one_start, peer, peer_rlox, startup
 from benchmarks.__main__ import cli
+from benchmarks.cores import _weights
 from benchmarks.learned import HEADS, Learned, Reached, comparison, read_all
 from benchmarks.learning import RESULTS, evaluate_from_same_starts, pairs
 from benchmarks.one_run import Clock
-from benchmarks.parts import Parts, measure
+from benchmarks.parts import ActingParts, Parts, measure
 from benchmarks.provenance import (
     clean_commit,
     has_changed,
@@ -288,6 +289,14 @@ def test_the_parts_of_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     assert min(load, build, trace, rest) > 0
     assert trace + rest == pytest.approx(phase)
+
+
+@pytest.mark.parametrize("inference", ["onnx", "actor"])
+def test_acting_is_timed_as_a_run_acts(inference: str) -> None:
+    given = WORKS["ppo-pong"].config(n_envs=2, n_steps=2, inference=inference)
+    run = prepare_run(*given)
+    parts = ActingParts(run, _weights(run))
+    assert (parts._policy._trunk is not None) == (inference == "onnx")
 
 
 def test_the_parts_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

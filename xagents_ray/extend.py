@@ -63,6 +63,7 @@ from xagents_ray.settings.algorithm import (
     ReplayGroup,
     RolloutGroup,
 )
+from xagents_ray.settings.config import replaced_settings
 from xagents_ray.settings.options import (
     coefficient,
     count,
@@ -70,7 +71,6 @@ from xagents_ray.settings.options import (
     option,
     options,
     positive,
-    replaced_settings,
     shared,
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig

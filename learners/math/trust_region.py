@@ -67,7 +67,7 @@ def conjugate_gradient(
         def ended() -> tuple[tf.Tensor, ...]:
             return *state[:-1], tf.constant(False)
 
-        def unless_flat() -> tuple[tf.Tensor, ...]:
+        def next_state() -> tuple[tf.Tensor, ...]:
             image = product(direction)
             curvature = _dot(direction, image)
 
@@ -81,7 +81,7 @@ def conjugate_gradient(
             # Not positive only by rounding, after convergence.
             return tf.cond(curvature <= 0, ended, moved)
 
-        return i + 1, *tf.cond(size <= tolerance, ended, unless_flat)
+        return i + 1, *tf.cond(size <= tolerance, ended, next_state)
 
     zeros, size = tf.zeros_like(target), _dot(target, target)
     start = tf.constant(0), zeros, target, target, size, tf.constant(True)

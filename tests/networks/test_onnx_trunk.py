@@ -11,6 +11,8 @@ from network_cases import observations
 
 from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.policies import base
+from xagents_ray.commands.doctor import examination
+from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import VECTOR, EnvSpec, InputSpec
 from xagents_ray.networks.forward import bind_network
@@ -123,6 +125,22 @@ def test_who_uses_it(given: str, threads: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(base, "is_installed", lambda: False)
     assert setup.make_policy(run.spec)._trunk is None
     assert run.acts_by_onnx(1) == (given == "onnx" or given == "auto")
+
+
+def test_doctor_acts_as_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it times is what a run would take."""
+    setups: list[ActorSetup] = []
+    kind = examination._Examination
+    monkeypatch.setattr(kind, "_shares", EnvShares.of(8, 2, 2.0))
+    monkeypatch.setattr(
+        kind, "_start", lambda _, path, setup, *more: setups.append(setup)
+    )
+    for given in ("onnx", "actor"):
+        examined: Any = object.__new__(kind)
+        examined._definitions = ()
+        with pytest.raises(AttributeError):  # nothing has been started
+            next(examined._trial(run_of("ppo", inference=given, **PONG), ""))
+        assert setups[-1].uses_onnx == (given == "onnx")
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

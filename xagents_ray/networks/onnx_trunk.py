@@ -116,7 +116,8 @@ class OnnxTrunk:
             read, own = names[layer.source], arrays
             if layer.source < 0:
                 scale = np.float32(self._layout.arrays[-1 - layer.source].scale)
-                if isinstance(layer, Dense):  # a convolution too; its kernel is smaller
+                if isinstance(layer, Dense):  # or a convolution, which is one
+                    # A kernel has fewer numbers than the images.
                     kernel = f"{layer.name}/kernel"
                     own = {**arrays, kernel: arrays[kernel] * scale}
                 else:

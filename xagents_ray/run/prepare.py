@@ -216,7 +216,7 @@ def build_run(
         UserError: the algorithm or the network can't work with the environment, or a
             variable of `--worker-env` isn't set.
     """
-    worker_variables(config.placement, os.environ)
+    worker_variables(config.placement, os.environ)  # raises if one is not set
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
     if config.run.resume is None:  # resumed runs may have settings without effect

@@ -100,3 +100,15 @@ GROUPS: dict[str, type[Checked]] = {
 def train_options(algorithm: type[AlgorithmConfig]) -> list[Option]:
     """Return the options of the `train` command for an algorithm."""
     return [o for group in (*GROUPS.values(), algorithm) for o in options(group)]
+
+
+def replaced_settings(
+    known: Iterable[Option], given: Mapping[str, Any]
+) -> dict[str, Option]:
+    """Return the ineffective settings, each with the user's option replacing it."""
+    return {
+        name: each
+        for each in known
+        if given.get(each.name) not in (None, each.default)
+        for name in each.replaces
+    }

@@ -36,7 +36,8 @@ class Facts:
     high: float | None = None  # largest allowed value; None for no bound
     exclusive: bool = False  # whether `low` itself is excluded
     choices: tuple[str, ...] = ()  # allowed values; empty for any
-    off: str = ""  # flag that turns it off, `--greedy`; "" for `--no-…`, or none
+    # Flag that turns the option off, such as `--greedy`; "" for `--no-…`, or none.
+    off: str = ""
     bare: str = ""  # value of the flag without an argument; "" if one is required
     hp_type: HpType | None = None  # how `tune` varies the option; None for not at all
     # Names in other libraries, for which error messages suggest this option.
@@ -51,11 +52,13 @@ class Facts:
     acts: bool = False
     explores: bool = False  # affects how a trained policy acts with --sample
     new_run: bool = False  # for new runs only, not for --resume
-    own_loop: bool = False  # also in a user's own loop; see `xagents_ray.Agent`
+    # Also available in a user's own loop; see `xagents_ray.Agent`.
+    own_loop: bool = False
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
-    replaces: tuple[str, ...] = ()  # no effect once this differs from its default
+    # Settings without effect once this one is changed from its default.
+    replaces: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()  # no effect unless one of these settings is set
     instead: str = ""  # what `tune` uses instead; "" if `tune` has the option
     not_with_seeds: str = ""  # why runs of several --seeds can't share it; "" if so
@@ -227,8 +230,15 @@ def shared(declare: Callable[..., Any], help: str, **facts: Any) -> Callable[...
     return lambda default, **own: declare(default, **{"help": help, **facts, **own})
 
 
+def options(config: type) -> tuple[Option, ...]:
+    """Return the options of a config class in the order of its fields."""
+    return _options(config)
+
+
+@functools.cache  # reading the hints of a class takes long
 def _options(config: type) -> tuple[Option, ...]:
-    hints, found = typing.get_type_hints(config), list[Option]()
+    found = list[Option]()
+    hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
         hint = hints[field.name]
         if isinstance(hint, types.UnionType):
@@ -238,10 +248,6 @@ def _options(config: type) -> tuple[Option, ...]:
         facts = vars(field.metadata["facts"]) | {"type": kind, "many": many}
         found.append(Option(name=field.name, default=field.default, **facts))
     return (*found,)
-
-
-options: Callable[[type], tuple[Option, ...]] = functools.cache(_options)
-"""Return the options of a config class in the order of its fields."""
 
 
 def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,21 +276,10 @@ def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -
     return did_you_mean(name, shown.values())
 
 
-def replaced_settings(
-    known: Iterable[Option], given: Mapping[str, Any]
-) -> dict[str, Option]:
-    """Return the ineffective settings, each with the user's option replacing it."""
-    return {
-        name: each
-        for each in known
-        if given.get(each.name) not in (None, each.default)
-        for name in each.replaces
-    }
-
-
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     """Raise UserError when a name isn't an option's."""
-    options, mistakes = {each.name: each for each in known}, Mistakes()
+    options = {each.name: each for each in known}
+    mistakes = Mistakes()
     for name in names:
         if name not in options:
             hint = suggest_option(name, options.values()) or "."

@@ -11,15 +11,13 @@ from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.config import GROUPS, Config, train_options
-from xagents_ray.settings.options import (
-    Checked,
-    Option,
-    count,
-    option,
-    options,
+from xagents_ray.settings.config import (
+    GROUPS,
+    Config,
     replaced_settings,
+    train_options,
 )
+from xagents_ray.settings.options import Checked, Option, count, option, options
 from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
 from xagents_ray.tuning.space import Space
 

@@ -100,7 +100,7 @@ def run_sweep(
     """
     plan, requests = plan_of(algorithm, given)
     _check_varies(plan)
-    worker_variables(plan.ray, os.environ)
+    worker_variables(plan.ray, os.environ)  # raises if one is not set
     runs = _working(lambda each: prepare_run(algorithm, each.config), requests)
     display = requests[0].config.display
     with Signals() as signals:

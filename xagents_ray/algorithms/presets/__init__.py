@@ -26,14 +26,8 @@ from xagents_ray.core.parsing import (
     parse_yaml,
     read_bounded,
 )
-from xagents_ray.settings.config import train_options
-from xagents_ray.settings.options import (
-    Option,
-    check_known,
-    options,
-    plain_values,
-    replaced_settings,
-)
+from xagents_ray.settings.config import replaced_settings, train_options
+from xagents_ray.settings.options import Option, check_known, options, plain_values
 from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 

@@ -194,8 +194,10 @@ class _Examination:
         count, cpus = len(self._shares.envs), int(self._shares.cores)
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
-        path, size = "xagents_ray.actors.diagnosis:try_env_actor", _size(setup)
+        setup = replace(setup, uses_onnx=run.acts_by_onnx(n_envs))
+        path = "xagents_ray.actors.diagnosis:try_env_actor"
         diagnosis = self._start(path, setup, _STEP_SECONDS)
+        size = len(cloudpickle.dumps(setup))
         name, doing, began = "worker", "be made", time.monotonic()
         envs = pluralize(n_envs, "environment")
         try:
@@ -281,10 +283,6 @@ def _speed(config: Config, acted: ActedWithPolicy, shares: EnvShares) -> Check:
         "Make the environment's step faster, or raise --n-envs and step on more "
         "cores: --vectorization async, --n-actors, a cluster's --address.",
     )
-
-
-def _size(setup: ActorSetup) -> int:
-    return len(cloudpickle.dumps(setup))
 
 
 def _described(spec: EnvSpec) -> str:
