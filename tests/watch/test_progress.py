@@ -34,13 +34,18 @@ def rounds(
     return progress, count
 
 
-@pytest.mark.parametrize("max_steps", [16_384, 16_380, 16_353])
-def test_a_round_that_is_due_only_for_resets_is_not_begun(max_steps: int) -> None:
+@pytest.mark.parametrize(
+    ("max_steps", "resets"),
+    [(16_384, 16), (16_380, 16), (16_353, 16), (16_384, 81)],
+)
+def test_a_round_that_is_due_only_for_resets_is_not_begun(
+    max_steps: int, resets: int
+) -> None:
     """TRPO with 16 environments made 24,530 env steps of 16,384."""
-    progress, count = rounds(max_steps, 16, 512, resets=16)
-    assert (progress.env_steps, count) == (16_352, 2)
+    progress, count = rounds(max_steps, 16, 512, resets)
+    assert (progress.env_steps, count) == (16_384 - 2 * resets, 2)
     reason = progress.out_of_steps(TrainingConfig(max_steps=max_steps))
-    assert reason == "Reached --max-steps, 32 resets included"
+    assert reason == f"Reached --max-steps, {2 * resets} resets included"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_a_round_that_is_due_only_for_resets_is_not_begun(max_steps: int) -> Non
         (16_352, 16, 512, 16, 2),  # just enough
         (16_500, 16, 512, 16, 3),  # more than two rounds hold
         (12_000, 16, 512, 16, 2),  # nearer to one round, but not because of resets
-        (16_384, 16, 512, 2_100, 3),  # a quarter of the rows: a third round is nearer
+        (16_384, 16, 512, 82, 3),  # they are more than 1 % of the run
         (1_536, 8, 32, 5, 7),  # a round is a sixth of the run
         (100_000, 8, 32, 5, 399),  # a long run of many rounds
     ],

@@ -138,12 +138,12 @@ class Progress:
 
         Rows that only reset don't count as env steps, so a run may finish its last
         round a few steps short of `max_steps`. If a round is a quarter of the run or
-        more, another one would overshoot by far; one more of many makes no difference.
+        more, another one would overshoot by far: a run ends instead if it lacks 1 % or
+        less.
         """
         missing = max_steps - self.env_steps
-        is_nearer = 2 * missing < self.round_rows
         is_large = 4 * self.round_rows >= max_steps
-        return missing <= self.resets and is_nearer and is_large
+        return missing <= self.resets and 100 * missing <= max_steps and is_large
 
     def over(self, config: TrainingConfig) -> str | None:
         """Return why a resumed run has nothing left to do, else None."""
