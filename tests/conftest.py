@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -37,6 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the rooms with long tests first, so that two workers end together."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Leave out what TensorFlow does to graphs that run for long.
+
+    That takes half of a learner's first phase, which is the only one of most tests.
+    Trainings, which are in processes of their own, have it.
+    """
+    if tensorflow := sys.modules.get("tensorflow"):
+        options = {"disable_meta_optimizer": True}
+        tensorflow.config.optimizer.set_experimental_options(options)
 
 
 @pytest.fixture(autouse=True)

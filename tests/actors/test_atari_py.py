@@ -29,6 +29,7 @@ needs_it = pytest.mark.skipif(not HAS_IT, reason="needs atari-py")
 PACKAGES = ("atari-py==0.2.9", "six")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(HAS_IT, reason="the tests below run here")
 @pytest.mark.skipif(not CAN_COMPILE, reason="needs cmake, a C++ compiler, zlib")
 def test_in_a_folder_of_its_own() -> None:

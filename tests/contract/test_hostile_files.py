@@ -12,6 +12,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,11 @@ def archive(**members: bytes) -> bytes:
         for name, data in members.items():
             file.writestr(f"{name}.npy", data)
     return out.getvalue()
+
+
+@cache
+def bomb() -> bytes:
+    return archive(**{"dense-0/kernel": npy(np.zeros(2**26, "f4"))})
 
 
 def npy(array: Any) -> bytes:
@@ -351,7 +357,6 @@ FLOATS = b"\x08\x01\x12\x04\x12\x02\x08\x10\x28\x40"  # 16 of them, in 64 bytes
 SHARED = HEADER + b"".join(
     b"\0%c%c" % (3, len(FLOATS)) + b"%03d" % i + FLOATS for i in range(999)
 )
-BOMB = archive(**{"dense-0/kernel": npy(np.zeros(2**26, "f4"))})
 LISTS = "[" + "[]," * 300_000 + "[]]"
 ALIASES = "\n".join(
     ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}x]" for i in range(1, 9))]
@@ -391,7 +396,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "NaN": lambda: manifest('{"format": NaN, "files": {}}'),
     },
     ".npz": {
-        "huge": lambda: npz(BOMB),
+        "huge": lambda: npz(bomb()),
         "deep": lambda: npz(archive(a=deep_npy())),
         "overlapping": lambda: npz(twice_in_the_directory()),
         "endless": lambda: endless("own.npz", "--weights"),
@@ -463,7 +468,7 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
     },
     "weights of a .cfg model": {
         "huge": lambda: cfg_model("own.h5", squeezed()),
-        "huge .npz": lambda: cfg_model("own.npz", BOMB),
+        "huge .npz": lambda: cfg_model("own.npz", bomb()),
         "huge part": lambda: cfg_model(
             "own.weights.json",
             b'{"weight_map": {"/vars": ["a.weights.h5"]}}',

@@ -12,13 +12,20 @@ from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.settings.training import EnvConfig
 
 RUN: dict[str, Any] = {"local": True, "quiet": True, "tensorboard": False}
-# Each kind with each number, shared out over discrete and continuous actions.
+# Each kind with each number, shared out over discrete and continuous actions; each
+# algorithm has one that isn't slow, and each of the six isn't slow for one or two.
 ODD = [(1, "float64", False), (3, "uint8", True), (16, "float32", False)]
 EVEN = [(1, "uint8", True), (3, "float32", False), (16, "float64", True)]
 CASES = [
-    pytest.param(name, n_envs, dtype, id=f"{name}-{n_envs}-{dtype}-{wants_discrete}")
+    pytest.param(
+        name,
+        n_envs,
+        dtype,
+        id=f"{name}-{n_envs}-{dtype}-{wants_discrete}",
+        marks=[] if (i // 2 - j) % 3 == 0 else pytest.mark.slow,
+    )
     for i, (name, row) in enumerate(all_algorithms().items())
-    for n_envs, dtype, prefers in (ODD, EVEN)[i % 2]
+    for j, (n_envs, dtype, prefers) in enumerate((ODD, EVEN)[i % 2])
     for wants_discrete in [prefers if row.discrete and row.continuous else row.discrete]
     for dtype in [dtype + "_discrete" * wants_discrete]
 ]

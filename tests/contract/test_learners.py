@@ -18,6 +18,7 @@ from learner_cases import (
     deterministic,
     differ,
     score,
+    slow_ones,
     trajectory,
 )
 from learner_support import fresh, publish
@@ -79,14 +80,22 @@ STATE_DEPENDENT = pytest.param(
     ),
     id="ppo-continuous-vector-sde",
 )
+# A3C has the losses of A2C; each other algorithm learns from one kind of images.
 LIVES = [
-    *cases(["vector", "rgb"], actions=["discrete"]),
-    *cases(["vector", "grey"], actions=["continuous"]),
+    *slow_ones(
+        cases(["vector", "rgb"], actions=["discrete"]),
+        *("a3c-discrete-rgb", "impala-discrete-rgb", "ppo-discrete-rgb"),
+    ),
+    *slow_ones(
+        cases(["vector", "grey"], actions=["continuous"]),
+        *("a3c-continuous-vector", "a3c-continuous-grey"),
+        *("a2c-continuous-grey", "trpo-continuous-grey"),
+    ),
     pytest.param(RAINBOW, id="dqn-discrete-vector-rainbow"),
     *NOISY,
     STATE_DEPENDENT,
     # Numbers of type uint8 go another way for each kind of replay.
-    *{replay_of(case.values[0].row): case for case in RAM}.values(),
+    *{replay_of(case.values[0].row): case for case in reversed(RAM)}.values(),
 ]
 
 
@@ -166,9 +175,15 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(each for kind in ACTIONS for each in cases(["vector"], actions=[kind])),
+        *slow_ones(
+            cases(["vector"]),
+            *("a2c-continuous-vector", "a3c-discrete-vector", "a3c-continuous-vector"),
+            *("dqn-discrete-vector", "ddpg-continuous-vector"),
+            *("impala-discrete-vector", "ppo-continuous-vector"),
+            "trpo-discrete-vector",
+        ),
         pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
-        *NOISY,
+        *slow_ones(NOISY, NOISY[0].id),
         STATE_DEPENDENT,
     ],
 )
@@ -281,7 +296,11 @@ def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
 
 
 @pytest.mark.parametrize(
-    "case", cases(["vector", "grey"], on_policy=[True], actions=["discrete"])
+    "case",
+    slow_ones(
+        cases(["vector", "grey"], on_policy=[True], actions=["discrete"]),
+        *(f"{agent}-discrete-grey" for agent in ("a2c", "a3c", "impala", "trpo")),
+    ),
 )
 def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
     """With the newest weights, and with older ones."""
@@ -352,9 +371,11 @@ def test_trajectories_are_merged_by_environment(case: Case) -> None:
         own = {n: a[:, cut] for n, a in whole if isinstance(a, np.ndarray)}
         parts.append(rolled._replace(**own, first_env=cut.start))
     learned = []
-    for each in ([rolled], parts):
-        with deterministic():
-            learner = case.learner()
+    with deterministic():
+        learner = case.learner()
+        start = learner.state.arrays()
+        for each in ([rolled], parts):
+            learner.state.restore(start)
             learner.update(fresh(*each), 0)
             learned.append(publish(learner))
     assert_equal(*learned)

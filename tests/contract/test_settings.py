@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_cases import STEADY, Case, assert_equal, batch, cases, deterministic
+from learner_cases import (
+    STEADY,
+    Case,
+    assert_equal,
+    batch,
+    cases,
+    deterministic,
+    slow_ones,
+)
 from learner_support import publish
 from naive import assert_same
 
@@ -24,6 +32,12 @@ STATISTICS = {
 }
 # Each algorithm once, with the actions that it takes.
 VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
+# The learner does all this around its algorithm; there is one of each kind of data.
+SOME = slow_ones(
+    VECTORS,
+    *("a2c-continuous-vector", "a3c-continuous-vector", "ddpg-continuous-vector"),
+    *("impala-continuous-vector", "td3-continuous-vector", "trpo-continuous-vector"),
+)
 
 
 def run_of(case: Case, **settings: Any) -> RunSpec:
@@ -34,7 +48,7 @@ def run_of(case: Case, **settings: Any) -> RunSpec:
     return RunSpec(case.row, config, case.spec, layouts, 0)
 
 
-@pytest.mark.parametrize("case", VECTORS)
+@pytest.mark.parametrize("case", SOME)
 def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
     """It learns from raw ones what a plain one learns from ones made by hand."""
     both = {"normalize_observations": True, "normalize_rewards": True}
@@ -73,7 +87,7 @@ def learned(learner: Any, data: Any, before: Statistics, after: Statistics) -> A
     return publish(learner)
 
 
-@pytest.mark.parametrize("case", VECTORS)
+@pytest.mark.parametrize("case", SOME)
 def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -> None:
     """But fresh rounds keep the observations' statistics that acted, if any did.
 
@@ -106,7 +120,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     assert_same(learner.state.arrays(), resumed.state.arrays())
 
 
-@pytest.mark.parametrize("case", VECTORS)
+@pytest.mark.parametrize("case", SOME)
 def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     """A phase whose first step is the last of --max-steps changes nothing."""
     run = run_of(case, lr_decay=True, max_kl=1e-9)

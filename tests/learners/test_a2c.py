@@ -9,6 +9,7 @@ from learner_support import (
     fresh,
     make_learner,
     publish,
+    reused,
 )
 from linear import (
     SPECS,
@@ -38,6 +39,7 @@ CLIPS = {"a2c": (1.0, 1.0), "a3c": (1.0, 1.0), "impala": (1.3, 0.8)}
 AGENTS = pytest.mark.parametrize("agent", CLIPS)
 
 
+@reused
 def make(spec: EnvSpec, agent: str = "a2c", **settings: Any) -> Learner:
     config = find_algorithm(agent).config(gamma=GAMMA, **settings)
     layout = linear_layout(spec, spec.action_units, 1)
@@ -112,9 +114,9 @@ def expected(
     }, gradient
 
 
+@pytest.mark.parametrize("lag", [0, 2])
 @EVERY
 @AGENTS
-@pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("grad_norm", [0.1, 1e6])
 def test_one_update(spec: EnvSpec, agent: str, grad_norm: float, lag: int) -> None:
     """Returns by n steps, or V-trace's, and one step down the clipped gradient.
@@ -153,8 +155,15 @@ def test_one_update(spec: EnvSpec, agent: str, grad_norm: float, lag: int) -> No
 
 @EVERY
 @AGENTS
-@pytest.mark.parametrize("is_normalized", [False, True])
-@pytest.mark.parametrize("lam", [0.0, 0.8])
+@pytest.mark.parametrize(
+    ("lam", "is_normalized"),
+    [
+        (0.0, False),
+        (0.8, True),
+        pytest.param(0.0, True, marks=pytest.mark.slow),
+        pytest.param(0.8, False, marks=pytest.mark.slow),
+    ],
+)
 def test_an_update_with_gae(
     spec: EnvSpec, agent: str, lam: float, is_normalized: bool
 ) -> None:

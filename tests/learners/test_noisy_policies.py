@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from learner_cases import STEADY, Case, assert_finite, deterministic, trajectory
-from learner_support import assert_close, fresh, publish, replayed, resumed_states
+from learner_support import (
+    assert_close,
+    fresh,
+    publish,
+    replayed,
+    resumed_states,
+    reused,
+)
 from naive import assert_same
 
 from xagents_ray.algorithms.table import find_algorithm
@@ -41,9 +48,14 @@ def case_of(agent: str, spec: EnvSpec = SPEC, **settings: Any) -> Case:
     return Case(find_algorithm(agent), spec, given)
 
 
+@reused
+def learner_of(case: Case, **settings: Any) -> Any:
+    return case.learner(**settings)
+
+
 def acted(case: Case, seed: int = 1) -> Any:
     """Return a rollout that a new learner's weights acted in."""
-    return trajectory(case, publish(case.learner()), 8, ENVS, seed)
+    return trajectory(case, publish(learner_of(case)), 8, ENVS, seed)
 
 
 def exchanged(t: Any) -> Any:
@@ -62,7 +74,7 @@ def test_networks_agree_on_what_acted(agent: str, settings: dict[str, Any]) -> N
     """Keras on all rows at once, NumPy step by step; also when rows are shuffled."""
     spec = SPEC if agent == "acer" else SEVERAL
     case = case_of(agent, spec, noisy=KINDS[agent], **settings)
-    t, learner = acted(case), case.learner()
+    t, learner = acted(case), learner_of(case)
     count = t.rewards.size
     rows = tf.constant(np.random.default_rng(0).permutation(count), tf.int32)
     inputs = tf.constant(t.observations.reshape(-1, 4)[:count])
@@ -96,7 +108,7 @@ def test_ratios_to_what_acted_begin_at_1(agent: str, metric: str) -> None:
     case, errors = case_of(agent), list[float]()
     t, expected = acted(case), 1 if agent == "acer" else 0
     for each in (t, exchanged(t)):
-        learner = case.learner(**STILL)
+        learner = learner_of(case, **STILL)
         publish(learner)
         errors.append(abs(learner.update(fresh(each), 0)[metric] - expected))
     assert errors[0] < 1e-4 < 1e-3 < errors[1]
@@ -123,7 +135,7 @@ def test_vtrace_corrects_nothing_of_what_acted(
     sampled = replayed([old]) if settings else None
     ends = []
     for each in (t, exchanged(t)):
-        learner = case.learner()
+        learner = learner_of(case)
         learner._widths = widths
         publish(learner)
         learner.update(fresh(each, sampled=sampled), 0)
@@ -168,7 +180,15 @@ def test_trpo_measures_divergence_with_the_noise_that_acted() -> None:
     assert_close(*ends, atol=1e-4)
 
 
-@pytest.mark.parametrize(("agent", "settings"), NETWORKS)
+@pytest.mark.parametrize(
+    ("agent", "settings"),
+    [
+        pytest.param(
+            *each, marks=pytest.mark.slow if each[0] in ("a3c", "impala") else []
+        )
+        for each in NETWORKS
+    ],
+)
 def test_deviations_are_learned_and_learning_resumes(
     agent: str, settings: dict[str, Any]
 ) -> None:

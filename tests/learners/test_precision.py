@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from learner_cases import Case, assert_finite, batch, cases, score
+from learner_cases import Case, assert_finite, batch, cases, score, slow_ones
 from learner_support import publish
 
 from xagents_ray.algorithms.table import find_algorithm
@@ -75,7 +75,17 @@ def test_only_layers_before_the_outputs_compute_in_bfloat16() -> None:
         assert 0 < np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("case", [*VECTORS.values(), IMAGES["dqn"], IMAGES["trpo"]])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *slow_ones(
+            VECTORS.values(),
+            *("a2c-continuous-vector", "a3c-continuous-vector"),
+            *("dqn-discrete-vector", "td3-continuous-vector", "trpo-continuous-vector"),
+        ),
+        *(IMAGES["dqn"], IMAGES["trpo"]),
+    ],
+)
 def test_every_agent_learns_in_bfloat16(case: Case) -> None:
     """TRPO by second derivatives, ACER by ratios to what acted in float32."""
     learner = case.learner(seed=3, precision="bfloat16")

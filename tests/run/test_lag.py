@@ -9,6 +9,7 @@ import linear
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
+from learner_cases import slow_ones
 from learner_support import assert_close, fresh, make_learner, publish
 from linear import ENVS, LENGTH, linear_layout, rollout
 
@@ -69,9 +70,6 @@ def cases() -> list[Any]:
     ]
 
 
-EVERY = pytest.mark.parametrize(("agent", "spec"), cases())
-
-
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_versions_of_the_same_weights_need_no_correction(spec: EnvSpec) -> None:
     """V-trace is the n-step return: what acted in NumPy has ratios of 1, nearly."""
@@ -90,7 +88,14 @@ def test_versions_of_the_same_weights_need_no_correction(spec: EnvSpec) -> None:
         assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@EVERY
+@pytest.mark.parametrize(
+    ("agent", "spec"),
+    slow_ones(
+        cases(),
+        *("a2c-continuous", "a3c-discrete", "a3c-continuous"),
+        *("impala-discrete", "ppo-discrete", "trpo-continuous"),
+    ),
+)
 def test_newer_statistics_are_a_part_of_the_newest_policy(
     agent: str, spec: EnvSpec
 ) -> None:

@@ -101,6 +101,18 @@ def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) ->
     return made
 
 
+def slow_ones(parameters: Any, *ids: str) -> Any:
+    """Mark these parameters as slow: others show the same of the code that they run."""
+    marked = [
+        pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
+        if each.id in ids
+        else each
+        for each in parameters
+    ]
+    assert {*ids} <= {each.id for each in marked}
+    return marked
+
+
 def random_observations(spec: EnvSpec, rng: Any, *shape: int) -> Any:
     """Return noise; frames are bright or dark besides, so that they can be told."""
     full = (*shape, *spec.observation_shape)

@@ -1,7 +1,8 @@
 """Learners of single algorithms, and what the drivers give them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -34,6 +35,29 @@ def make_learner(
     row = find_algorithm(agent).adapted(config)
     layouts = layouts or row.layouts(config, spec)
     return Learner(row, config, spec, layouts, seed, max_steps, compiled, n_envs)
+
+
+P = ParamSpec("P")
+
+
+def reused(make: Callable[P, Learner]) -> Callable[P, Learner]:
+    """Let a function return its newest learner, as it was, for the same arguments.
+
+    Tracing takes a second, which is most of a test of one phase.
+    """
+    newest: list[tuple[str, Learner, dict[str, Any]]] = []
+
+    @wraps(make)
+    def again(*arguments: P.args, **named: P.kwargs) -> Learner:
+        key = repr((arguments, named))
+        if not newest or newest[0][0] != key:
+            learner = make(*arguments, **named)
+            newest[:] = [(key, learner, learner.state.arrays())]
+        _, learner, start = newest[0]
+        learner.state.restore(start)
+        return learner
+
+    return again
 
 
 def publish(learner: Learner) -> Weights:

@@ -62,7 +62,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [*(n for n in RUNS if n != "dqn"), pytest.param("dqn", marks=pytest.mark.slow)],
+)
 def test_local_and_one_remote_actor_agree(
     name: str, train_all: TrainAll, cluster: str
 ) -> None:

@@ -86,7 +86,10 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all((one[k] == other[k]).all() for k in keys)
 
 
-@pytest.mark.parametrize("name", ["ppo-pendulum", "dqn", "acer", "sac"])
+@pytest.mark.parametrize(
+    "name",
+    ["ppo-pendulum", "dqn", "acer", pytest.param("sac", marks=pytest.mark.slow)],
+)
 def test_a_run_in_two_sessions_is_one(
     name: str, train: Train, train_all: TrainAll, tmp_path: Path
 ) -> None:
