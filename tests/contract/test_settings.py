@@ -33,11 +33,7 @@ STATISTICS = {
 # Each algorithm once, with the actions that it takes.
 VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
 # The learner does all this around its algorithm; there is one of each kind of data.
-SOME = slow_ones(
-    VECTORS,
-    *("a2c-continuous-vector", "a3c-continuous-vector", "ddpg-continuous-vector"),
-    *("impala-continuous-vector", "td3-continuous-vector", "trpo-continuous-vector"),
-)
+SOME = slow_ones(VECTORS, "(a2c|a3c|ddpg|impala|td3|trpo)-.*")
 
 
 def run_of(case: Case, **settings: Any) -> RunSpec:

@@ -1,6 +1,7 @@
 """Every learner with every kind of observation and action that it takes."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -101,16 +102,16 @@ def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) ->
     return made
 
 
-def slow_ones(parameters: Any, *ids: str) -> Any:
-    """Mark these parameters as slow: others show the same of the code that they run."""
-    marked = [
+def slow_ones(parameters: Any, pattern: str) -> Any:
+    """Mark the parameters with such ids as slow: others take the same path."""
+    is_slow = re.compile(pattern).fullmatch
+    assert any(is_slow(each.id) for each in parameters)
+    return [
         pytest.param(*each.values, id=each.id, marks=[*each.marks, pytest.mark.slow])
-        if each.id in ids
+        if is_slow(each.id)
         else each
         for each in parameters
     ]
-    assert {*ids} <= {each.id for each in marked}
-    return marked
 
 
 def random_observations(spec: EnvSpec, rng: Any, *shape: int) -> Any:
