@@ -175,10 +175,10 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     [
         *slow_ones(
             cases(["vector"]),
-            "a3c-.*|(a2c|ddpg|ppo)-continuous-.*|(dqn|impala|trpo)-discrete-.*",
+            "a3c-.*|ppo-.*|(a2c|ddpg)-continuous-.*|(dqn|impala|trpo)-discrete-.*",
         ),
         pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
-        *slow_ones(NOISY, "acer-.*"),
+        *slow_ones(NOISY, ".*"),
         STATE_DEPENDENT,
     ],
 )

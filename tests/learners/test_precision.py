@@ -87,7 +87,7 @@ def test_every_agent_learns_in_bfloat16(case: Case) -> None:
     """TRPO by second derivatives, ACER by ratios to what acted in float32."""
     learner = case.learner(seed=3, precision="bfloat16")
     before, updates, step = publish(learner), 0.0, 0
-    while step < 20 or updates < 50:
+    while step < 40 or updates < 50:
         data = batch(case, publish(learner), seed=step)
         metrics = learner.update(data, step)
         updates, step = updates + metrics["updates"], step + 1
