@@ -37,7 +37,7 @@ class LearnerState:
         self._lr_scale = tf.Variable(1.0, trainable=False)
         self.variables |= {**others, "lr-scale": self._lr_scale}
         names = tuple(self.variables)
-        # Traced now: what the first snapshot of a run takes decides when the next is.
+        # Traced now: how long the first snapshot takes decides when the next one is.
         self._readers = {names: self._reader(names)}
         self._optimizers = list(optimizers.values())
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]

@@ -41,10 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave out what TensorFlow does to graphs that run for long.
+    """Turn off TensorFlow's graph optimizer in this process.
 
-    That takes half of a learner's first phase, which is the only one of most tests.
-    Trainings, which are in processes of their own, have it.
+    It takes half of a learner's first phase, and most tests have only that one.
+    Trainings run in processes of their own, which keep it.
     """
     if tensorflow := sys.modules.get("tensorflow"):
         options = {"disable_meta_optimizer": True}
@@ -215,7 +215,7 @@ def _cluster(token: str, num_cpus: int = 4, num_gpus: int = 0) -> Iterator[str]:
     """
     authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
     own = {**authentication, "RAY_AUTH_TOKEN": token, "RAY_worker_niceness": "0"}
-    own["REPORTER_UPDATE_INTERVAL_MS"] = "600000"  # of each process; nobody reads it
+    own["REPORTER_UPDATE_INTERVAL_MS"] = "600000"  # no test reads its metrics
     own["RAY_TMPDIR"] = "/tmp"  # where other users can write to Ray's folder
     environment = {**os.environ, **own}
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}

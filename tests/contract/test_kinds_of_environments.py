@@ -12,8 +12,8 @@ from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.settings.training import EnvConfig
 
 RUN: dict[str, Any] = {"local": True, "quiet": True, "tensorboard": False}
-# Each kind with each number, shared out over discrete and continuous actions; each
-# algorithm has one that isn't slow, and each of the six isn't slow for one or two.
+# Each kind with each number, shared out over discrete and continuous actions; one
+# case of each algorithm is quick, and each of the six pairs is quick for one or two.
 ODD = [(1, "float64", False), (3, "uint8", True), (16, "float32", False)]
 EVEN = [(1, "uint8", True), (3, "float32", False), (16, "float64", True)]
 CASES = [

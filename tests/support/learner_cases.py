@@ -103,7 +103,7 @@ def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) ->
 
 
 def slow_ones(parameters: Any, pattern: str) -> Any:
-    """Mark the parameters with such ids as slow: others take the same path."""
+    """Mark as slow the parameters whose ids match: others take the same path."""
     is_slow = re.compile(pattern).fullmatch
     assert any(is_slow(each.id) for each in parameters)
     return [

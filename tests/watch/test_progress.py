@@ -55,6 +55,8 @@ def test_a_round_that_is_due_only_for_resets_is_not_begun(
         (16_500, 16, 512, 16, 3),  # more than two rounds hold
         (12_000, 16, 512, 16, 2),  # nearer to one round, but not because of resets
         (16_384, 16, 512, 82, 3),  # they are more than 1 % of the run
+        (16_384, 16, 512, 2_100, 3),  # a quarter of the rows: a third round is nearer
+        (1_536, 8, 32, 5, 7),
         (15_360, 8, 320, 5, 7),  # a round is a sixth of the run
         (100_000, 8, 32, 5, 399),  # a long run of many rounds
     ],

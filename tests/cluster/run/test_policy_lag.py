@@ -28,7 +28,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     ("agent", "lag", "more"),
     [
         ("dqn", 1, {"prioritized": True}),
-        pytest.param("a2c", 2, {}, marks=pytest.mark.slow),  # IMPALA's rounds are such
+        pytest.param("a2c", 2, {}, marks=pytest.mark.slow),  # as IMPALA's
         ("ppo", 1, {"inference": "learner"}),
         ("impala", 2, {"replay_ratio": 1, "buffer_initial_size": 20}),
     ],

@@ -397,7 +397,8 @@ def test_what_no_node_has_is_refused_at_once(
 def test_a_trial_starts_from_the_weights_and_says_what_a_run_says() -> None:
     """Four thousand steps alone don't get beyond a mean of 40.
 
-    The cluster of the tests has nobody who sends what workers print.
+    On a Ray of its own: the cluster that the tests share has no log monitor, so it
+    doesn't forward what workers print.
     """
     weights = Path(__file__).parents[2] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
     words = f"{_PPO} --weights {weights} --lr 1e-5 --n-envs 4"
