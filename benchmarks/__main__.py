@@ -11,6 +11,7 @@ import click
 from benchmarks import alternated, commits, mutation
 from benchmarks import chart as charts
 from benchmarks import cores as stepping
+from benchmarks import driver as drivers_work
 from benchmarks import inputs as seen
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
@@ -59,6 +60,7 @@ for each in (
     parts.replay,
     parts.weights,
     stepping.cores,
+    drivers_work.driver,
     learns.learning,
     seen.inputs,
 ):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xagents_ray.cluster.ray.bell import Bell
 from xagents_ray.cluster.ray.closing import ClosingActors
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.inference import InferenceLost
@@ -19,9 +20,6 @@ FETCH_SECONDS = 600.0
 """Time limit for fetching an object that is ready, even over a slow network."""
 _LAST_FETCH_SECONDS = 9.0
 """Time limit for fetching what is to be saved after a signal."""
-_PAUSES = 1.0, 16.0
-"""First and longest pause, in seconds, while the object store is full."""
-_FULL_SECONDS = 120.0
 _SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
@@ -67,7 +65,7 @@ class RayCalls:
         is_lost: function that returns whether Ray is lost for good.
     Attributes:
         log: log of the failures.
-        others: function that returns further references that end a wait early.
+        bell: wakes the driver when a watched call has ended.
         meanwhile: function that is called whenever a wait wakes up.
         closing: actors that close their environments before they are killed.
     """
@@ -76,9 +74,8 @@ class RayCalls:
         self, ray: Any, signals: Signals, is_lost: Callable[[], bool] = lambda: False
     ) -> None:
         self.ray, self._signals, self._is_lost = ray, signals, is_lost
-        self.log, self.closing = FailureLog(), ClosingActors(ray)
+        self.log, self.closing, self.bell = FailureLog(), ClosingActors(ray), Bell()
         self._saving_until: float | None = None
-        self.others: Callable[[], Sequence[Any]] = list
         self.meanwhile: Callable[[], Any] = lambda: None
 
     def get(self, reference: Any, limit: float, patience: float = 0) -> Any:
@@ -93,8 +90,12 @@ class RayCalls:
             Stopped: a shutdown was requested.
             Diverged, UserError: raised by the call itself.
         """
-        began = time.monotonic()
-        while not self.ready([reference], _POLL_SECONDS, also=self.others()):
+        began, is_watched = time.monotonic(), False
+        while not self.ready([reference], 0):
+            if not is_watched:
+                self.bell.watch(reference)
+                is_watched = True
+            self.bell.wait(_POLL_SECONDS)
             self.meanwhile()
             waited = time.monotonic() - began
             if self.shutdown_requested(waited - patience):
@@ -127,38 +128,54 @@ class RayCalls:
                 raise Stopped
             if waited > FETCH_SECONDS:
                 raise self.ray.exceptions.GetTimeoutError
+        return self._result(lambda: get(reference, timeout=_LAST_FETCH_SECONDS))
+
+    def ended(self, future: Any) -> Any:
+        """Return the result of a watched call that has ended; raise as `value` does."""
+        return self._result(future.result)
+
+    def _result(self, get: Callable[[], Any]) -> Any:
         try:
-            return get(reference, timeout=_LAST_FETCH_SECONDS)
+            return get()
         except self.ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, Diverged | UserError):
                 raise error.cause from None
             raise
 
-    def ready(
-        self, references: Sequence[Any], seconds: float, also: Sequence[Any] = ()
-    ) -> list[Any]:
+    def ready(self, references: Sequence[Any], seconds: float) -> list[Any]:
         """Return which objects are ready; wait for the first one if needed.
 
         Args:
             references: references to the objects.
             seconds: maximum number of seconds to wait.
-            also: further references that end the wait.
         Raises:
             Broken: Ray is lost for good.
             Stopped: Ray is lost for good after a signal.
         """
         self._check_ray()
         self.closing.tend()
-        both = [*references, *(r for r in also if r not in references)]
-        if not both:
+        if not references:
             time.sleep(seconds)
             return []
-        wait = self.ray.wait
-        ready, _ = wait(both, num_returns=1, timeout=seconds, fetch_local=False)
-        if not ready:
-            return []
-        ready, _ = wait(both, num_returns=len(both), timeout=0, fetch_local=False)
-        return [reference for reference in references if reference in ready]
+        wait, count = self.ray.wait, len(references)
+        ready, _ = wait(references, num_returns=1, timeout=seconds, fetch_local=False)
+        if not ready or count == 1:
+            return list(ready)
+        ready, _ = wait(references, num_returns=count, timeout=0, fetch_local=False)
+        return list(ready)
+
+    def pause(self, seconds: float = math.inf) -> None:
+        """Wait briefly until a watched call has ended, for at most `seconds`.
+
+        Raises:
+            Stopped: a shutdown was requested.
+            Broken: Ray is lost for good.
+        """
+        self._check_ray()
+        self.closing.tend()
+        self.bell.wait(max(0.0, min(seconds, _POLL_SECONDS)))
+        if self.shutdown_requested():
+            raise Stopped
 
     def shutdown_requested(self, waited: float = math.inf) -> bool:
         """Return whether a signal ends a wait that has lasted `waited` seconds."""
@@ -264,43 +281,6 @@ class RayCalls:
         self._check_ray()
         if actor is not None:
             self.closing.begin(actor)
-
-
-class StoreBackoff:
-    """Increasing pauses between attempts while the object store is full."""
-
-    def __init__(self, calls: RayCalls) -> None:
-        self._calls = calls
-        self.reset()
-
-    def reset(self) -> None:
-        """Go back to the shortest pause after a successful attempt."""
-        self._pause, self._began = _PAUSES[0], math.inf
-
-    def wait(self) -> None:
-        """Pause after a failed attempt.
-
-        Raises:
-            Broken: no attempt has succeeded for too long.
-            Stopped: a shutdown was requested.
-        """
-        now = time.monotonic()
-        full = "Ray's object store and the disk that it spills to are full"
-        remedy = (
-            "free some room where Ray has its temporary directory (/tmp/ray, "
-            "/tmp/ray-…, or $RAY_TMPDIR), or lower --n-envs, --policy-lag or the batch"
-        )
-        if math.isinf(self._began):
-            self._began = now
-            again = f"trying again for {_FULL_SECONDS:.0f} s"
-            self._calls.log.warn(f"{full}; {again}: {remedy}")
-        if now - self._began > _FULL_SECONDS:
-            raise Broken(f"{full} for {_FULL_SECONDS:.0f} s: {remedy}.")
-        while time.monotonic() - now < self._pause:
-            time.sleep(min(self._pause, _POLL_SECONDS))
-            if self._calls.shutdown_requested():
-                raise Stopped
-        self._pause = min(2 * self._pause, _PAUSES[1])
 
 
 def remote_traceback(error: BaseException) -> str:

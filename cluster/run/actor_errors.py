@@ -8,6 +8,16 @@ from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_slot import ActorSlot
 from xagents_ray.core.errors import Broken, UserError
 
+_USERS_ERROR = re.compile(
+    rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
+)
+
+
+def users_error(trace: str) -> str:
+    """Return the message of the user's mistake that a traceback ends with, or ""."""
+    found = _USERS_ERROR.search(trace)
+    return trace[found.end() :] if found else ""
+
 
 def last_line(trace: str) -> str:
     """Return the last line of a traceback, without a period."""

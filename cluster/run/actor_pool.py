@@ -1,9 +1,9 @@
 """The env actors of a run: starting them, and replacing those that fail."""
 
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
@@ -11,6 +11,7 @@ from xagents_ray.cluster.run.actor_errors import (
     check_always_raises,
     error_line,
     last_line,
+    users_error,
 )
 from xagents_ray.cluster.run.actor_slot import ActorSlot
 from xagents_ray.core.errors import Broken, Stopped, UserError, pluralize
@@ -22,9 +23,6 @@ _START_SECONDS = 120.0
 """Time limit for the next of the starting actors, however many there are."""
 _SESSIONS = 2**16
 """Session numbers are smaller; replacements add multiples of it for new episodes."""
-_USER_ERROR = re.compile(
-    rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
-)
 
 
 class ActorPool:
@@ -62,9 +60,10 @@ class ActorPool:
         self.slots: list[ActorSlot] = []
         for number, share in enumerate(shares):
             actor, now = make(number), time.monotonic()
-            self.slots.append(
-                ActorSlot(number, actor, actor.ready.remote(), share, now)
-            )
+            slot = ActorSlot(number, actor, actor.ready.remote(), share, now)
+            self.slots.append(slot)
+        self._ready: set[ActorSlot] = set()
+        self._unsettled = {*self.slots}  # live ones, not ready or not on their claims
 
     @property
     def live(self) -> list[ActorSlot]:
@@ -77,14 +76,14 @@ class ActorPool:
         return [slot for slot in self.slots if slot.is_ready]
 
     @property
-    def starting(self) -> list[Any]:
-        """References that become ready when the starting actors have started."""
-        return [slot.started for slot in self.live if not slot.is_ready]
+    def n_ready(self) -> int:
+        """Number of actors that have created their environments."""
+        return len(self._ready)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every actor has created its environments."""
-        return all(slot.is_ready for slot in self.slots)
+        """Whether all actors have created their environments."""
+        return self.n_ready == len(self.slots)
 
     @property
     def are_idle(self) -> bool:
@@ -103,12 +102,15 @@ class ActorPool:
         newest, n_started = time.monotonic(), 0
         for slot in self.slots:
             while slot.actor is not None and not slot.is_ready:
-                self.pause([slot.started])
-                if self._calls.ready([slot.started], 0):
+                is_started = bool(self._calls.ready([slot.started], _POLL_SECONDS))
+                if self._calls.shutdown_requested():
+                    raise Stopped
+                if is_started:
                     self._take_started(slot, is_first=True)
                     newest = time.monotonic()
                 elif time.monotonic() - newest > self._start_seconds:
-                    count = len(self._calls.ready(self.starting, 0))
+                    starts = [other.started for other in self._unsettled]
+                    count = len(self._calls.ready(starts, 0))
                     if count > n_started:
                         newest, n_started = time.monotonic(), count
                         continue
@@ -141,19 +143,24 @@ class ActorPool:
                 dropped += slot.n_envs
         return dropped
 
-    def check_starting(self) -> None:
-        """Take replacements that are ready, and report those that are overdue."""
+    def check_starting(self) -> list[ActorSlot]:
+        """Take replacements that are ready, and report those that are overdue.
+
+        Returns:
+            The slots of those that are ready now.
+        """
+        if not self._unsettled:
+            return []
         self._check_claims()
-        starting = [slot for slot in self.live if not slot.is_ready]
-        if not starting:
-            return
-        ready = self._calls.ready([slot.started for slot in starting], 0)
+        starting = [slot for slot in self._in_order() if not slot.is_ready]
+        ready = {*self._calls.ready([slot.started for slot in starting], 0)}
         for slot in starting:
             waited = time.monotonic() - slot.alive_at
             if slot.started in ready:
                 self._take_started(slot)
             elif waited > self._start_seconds and not slot.is_overdue:
                 self._report_overdue(slot)
+        return [slot for slot in starting if slot.is_ready]
 
     def fail(self, slot: ActorSlot, what: str, trace: str = "") -> None:
         """Replace an actor that failed, or give it up; `what` is a verb phrase.
@@ -198,6 +205,7 @@ class ActorPool:
         self._calls.retire(slot.actor)
         slot.actor, slot.is_away, slot.has_finished = returning, False, False
         slot.alive_at = time.monotonic()
+        self._sort(slot)
         self._log.warn(f"Env actor {slot.number} is back on the cores of its claim")
         return True
 
@@ -211,6 +219,7 @@ class ActorPool:
         if self._make_elsewhere is not None and slot.number in self._lost_claims():
             make, slot.is_away = self._make_elsewhere, True
         slot.actor, slot.started = self._started(slot, make)
+        self._sort(slot)
 
     def _started(self, slot: ActorSlot, make: Callable[[int], Any]) -> tuple[Any, Any]:
         """Return a new actor for a slot, and a reference that its start makes ready."""
@@ -219,16 +228,23 @@ class ActorPool:
         actor.restart.remote(self._session + _SESSIONS * slot.replaced)
         return actor, actor.ready.remote()
 
+    def _sort(self, slot: ActorSlot) -> None:
+        """Note whether the actor of a slot is ready, and on its claim."""
+        is_settled = slot.actor is None or (slot.is_ready and not slot.is_away)
+        (self._unsettled.discard if is_settled else self._unsettled.add)(slot)
+        (self._ready.add if slot.is_ready else self._ready.discard)(slot)
+
+    def _in_order(self) -> list[ActorSlot]:
+        """Return the slots that aren't settled, by their numbers."""
+        return sorted(self._unsettled, key=attrgetter("number"))
+
     def _check_claims(self) -> None:
         """Start actors on claims that are back; move those whose claim is lost."""
-        moving = [slot for slot in self.live if slot.is_away or not slot.is_ready]
         now = time.monotonic()
-        if not moving or self._make_elsewhere is None:
-            return
-        if now - self._looked_up < _CLAIM_SECONDS:
+        if self._make_elsewhere is None or now - self._looked_up < _CLAIM_SECONDS:
             return
         self._looked_up, lost = now, self._lost_claims()
-        for slot in moving:
+        for slot in self._in_order():
             is_lost = slot.number in lost
             if slot.is_away and slot.is_ready and not is_lost and slot.returned is None:
                 slot.returning, slot.returned = self._started(slot, self._make)
@@ -236,27 +252,16 @@ class ActorPool:
                 self._calls.kill(slot.actor)
                 self._replace(slot)
 
-    def pause(self, references: Sequence[Any], seconds: float = math.inf) -> None:
-        """Wait briefly for one of the references, for at most `seconds`.
-
-        Raises:
-            Stopped: a shutdown was requested.
-        """
-        self._calls.ready(references, max(0.0, min(seconds, _POLL_SECONDS)))
-        if self._calls.shutdown_requested():
-            raise Stopped
-
     def _take_started(self, slot: ActorSlot, is_first: bool = False) -> None:
         """Process the result of an actor's start, which may have failed."""
         try:
             self._calls.value(slot.started)
         except (UserError, self._calls.ray.exceptions.RayError) as error:
             trace = remote_traceback(error)
-            found = _USER_ERROR.search(trace)
             if is_first and isinstance(error, UserError):
                 raise
-            if is_first and found is not None:
-                raise UserError(trace[found.end() :]) from None
+            if is_first and (found := users_error(trace)):
+                raise UserError(found) from None
             if is_first and trace:
                 check_always_raises(self._calls, slot, self.live, trace)
             self.fail(slot, "could not start", trace)
@@ -266,6 +271,7 @@ class ActorPool:
                 self._log.warn(f"Env actor {slot.number} has started; {back}")
             slot.is_ready, slot.is_overdue = True, False
             slot.alive_at = time.monotonic()
+            self._sort(slot)
 
     def _report_overdue(self, slot: ActorSlot) -> None:
         """Warn that training continues without an actor; Broken if no other is left."""
@@ -293,6 +299,7 @@ class ActorPool:
         self._calls.retire(slot.returning)
         slot.returning = slot.returned = None
         slot.actor, slot.is_ready = None, False
+        self._sort(slot)
         if not self._has_prospects:
             last = last_line(self._newest_trace)
             raise Broken(

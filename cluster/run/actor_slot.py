@@ -8,13 +8,14 @@ from xagents_ray.core.trajectory import RolloutReport
 
 
 class FinishedRollout(NamedTuple):
-    """A finished rollout: a reference to its trajectory, and its report."""
+    """A finished rollout: its trajectory as a reference, and its report."""
 
     trajectory: Any
     report: RolloutReport
+    envs: range  # of the run
 
 
-@dataclass
+@dataclass(eq=False)
 class RolloutCall:
     """A rollout requested from an env actor, with its data as Ray references."""
 
@@ -22,10 +23,11 @@ class RolloutCall:
     env_steps: int  # env steps of the run when requested
     trajectory: Any
     report: Any
+    ended: Any = None  # future of the report, which is ready; None before
     began: float | None = None  # time when the weights were ready; None before
 
 
-@dataclass
+@dataclass(eq=False)
 class ActorSlot:
     """A share of the run's environments, and the actor that currently steps them."""
 

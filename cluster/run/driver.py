@@ -104,7 +104,10 @@ class RayDriver:
             kept, stale = [*stale, *self._round], []
             self._update_priorities(self._shards)
             before = self._shards.seconds
-            fill = self._shards.insert([rollout.trajectory for rollout in kept])
+            fill = self._shards.insert(
+                [rollout.trajectory for rollout in kept],
+                [rollout.envs for rollout in kept],
+            )
             seconds = self._shards.seconds - before
         self._calls.log.count("rollouts older than --policy-lag", len(stale))
         reports = [rollout.report for rollout in kept]
@@ -231,7 +234,6 @@ class RayDriver:
         """Return finished rollouts: one per actor, or any if asynchronous."""
         if self._pipeline.asynchronous:
             # Not earlier: the weights change when the learner is restored.
-            self._calls.others = self._fleet.heads
             self._calls.meanwhile = lambda: self._fleet.tend_beside(self._env_steps)
             alone = (
                 self._config.learns_each_rollout or not self._run.algorithm.on_policy
@@ -278,7 +280,14 @@ class RayDriver:
         if config is None:
             return None
         make, size = self._parts.shard, rollout_bytes(self._run)
-        return ReplayShards(self._calls, config.replay_shards, make, on_policy, size)
+        return ReplayShards(
+            self._calls,
+            config.replay_shards,
+            make,
+            on_policy,
+            size,
+            self._run.config.env.n_envs,
+        )
 
 
 def start_ray_driver(

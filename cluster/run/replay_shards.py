@@ -4,19 +4,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xagents_ray.cluster.ray.calls import (
-    LateError,
-    RayCalls,
-    StoreBackoff,
-    remote_traceback,
-)
+from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
+from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.core.errors import Broken, UserError, one_line
 from xagents_ray.core.trajectory import Fill
+from xagents_ray.run.replay_buffer import shard_bounds
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
 from xagents_ray.storage.checkpoints import (
     read_replay_piecemeal,
@@ -47,6 +45,8 @@ class ReplayShards:
         draws_trajectories: whether a batch consists of trajectories of every
             environment instead of transitions.
         round_bytes: size of a round's trajectories, in bytes.
+        n_envs: number of environments of the run, whose data the shards divide; 0 if
+            it is unknown, and every shard gets all trajectories.
     Attributes:
         actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
@@ -62,12 +62,15 @@ class ReplayShards:
         make: Callable[[int], Any],
         draws_trajectories: bool,
         round_bytes: int = 0,
+        n_envs: int = 0,
     ) -> None:
         self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories
         self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
         self._backoff = StoreBackoff(calls)
         self._fills = [Fill(0, False)] * count
+        bounds = shard_bounds(n_envs, count)
+        self._envs = [range(*each) for each in pairwise(bounds)]
         self.seconds = 0.0
         self.actors = [make(number) for number in range(count)]
         started = [actor.start.remote() for actor in self.actors]
@@ -89,19 +92,33 @@ class ReplayShards:
         size = sum(fill.size for fill in self._fills)
         return Fill(size, all(fill.is_full for fill in self._fills))
 
-    def insert(self, trajectories: Sequence[Any]) -> Fill:
+    def insert(
+        self, trajectories: Sequence[Any], envs: Sequence[range] | None = None
+    ) -> Fill:
         """Insert a round without its lost trajectories; return the total fill level.
 
         An empty round only updates the fill level and replaces silent shards.
 
+        Args:
+            trajectories: references to the trajectories.
+            envs: environments of each trajectory; a shard gets those that have some of
+                its own. None gives every shard all of them.
         Raises:
             Broken: a shard fails repeatedly.
         """
-        calls = [actor.insert.remote(*trajectories) for actor in self.actors]
+        parts = {
+            number: self._of_shard(number, trajectories, envs)
+            for number in range(len(self.actors))
+        }
+        if trajectories:
+            parts = {number: part for number, part in parts.items() if part}
+        calls = {n: self.actors[n].insert.remote(*part) for n, part in parts.items()}
+        lost: set[Any] = set()
         seconds = [
-            self._finish_insertion(number, call, trajectories)
-            for number, call in enumerate(calls)
+            self._finish_insertion(number, call, parts[number], lost)
+            for number, call in calls.items()
         ]
+        self._log.count("trajectories", len(lost))
         self.seconds += max(seconds)  # shards work in parallel
         return self.fill
 
@@ -182,6 +199,19 @@ class ReplayShards:
                 raise Broken(f"{filling}: {reason}") from None
         self.insert([])
 
+    def _of_shard(
+        self, number: int, trajectories: Sequence[Any], envs: Sequence[range] | None
+    ) -> list[Any]:
+        """Return the trajectories that have environments of a shard."""
+        own = self._envs[number]
+        if envs is None or not own:
+            return [*trajectories]
+        return [
+            trajectory
+            for trajectory, each in zip(trajectories, envs, strict=True)
+            if each.start < own.stop and own.start < each.stop
+        ]
+
     def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
         """Yield a shard's arrays with only a few pieces in transit at a time."""
 
@@ -214,11 +244,12 @@ class ReplayShards:
             yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
 
     def _finish_insertion(
-        self, number: int, call: Any, trajectories: Sequence[Any]
+        self, number: int, call: Any, trajectories: Sequence[Any], all_lost: set[Any]
     ) -> float:
         """Wait for one insertion; retry after lost data, or with a new shard.
 
-        Return the duration of the insertion in seconds.
+        Lost trajectories are added to `all_lost`. Return the duration of the insertion
+        in seconds.
         """
         is_first_try = bool(trajectories)
         for _ in range(_TRIES):
@@ -238,10 +269,8 @@ class ReplayShards:
                     self._backoff.wait()
                 if is_full or self._calls.is_argument(error):
                     lost = self._calls.lost(trajectories)
-                    kept = [each for each in trajectories if each not in lost]
-                    if number == 0:  # count once: all shards get the same trajectories
-                        self._log.count("trajectories", len(trajectories) - len(kept))
-                    trajectories = kept
+                    trajectories = [each for each in trajectories if each not in lost]
+                    all_lost.update(lost)
                 elif self._calls.is_death(error):
                     self.replace(number)
                 else:

@@ -1,26 +1,30 @@
 """Requests the rollouts of a run from its env actors, and collects them."""
 
 import math
-import statistics
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any
 
-from xagents_ray.cluster.ray.calls import RayCalls, StoreBackoff, remote_traceback
+from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
+from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.cluster.run.actor_pool import ActorPool
 from xagents_ray.cluster.run.actor_slot import ActorSlot, FinishedRollout, RolloutCall
+from xagents_ray.cluster.run.rollout_limits import RolloutLimits
 from xagents_ray.settings.config import Config
 
-_TIMEOUT = 60.0
-"""Time limit of a rollout, or a multiple of the longest or median one if that is more.
-A reset may take much longer than the other steps of a rollout."""
-_LONGEST, _MEDIANS = 3, 10
 _STALE_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+"""Interval at which all actors are looked at for weights that stay behind."""
+_BY_NUMBER = attrgetter("number")
 
 
 class RolloutScheduler:
     """Requests rollouts from env actors, and replaces those that fail or hang.
+
+    Ray tells of each rollout that has ended; what a wake of the driver costs depends on
+    these, and not on the number of actors.
 
     Args:
         calls: Ray calls that wait for the actors.
@@ -43,29 +47,28 @@ class RolloutScheduler:
         self._calls, self._log, self._actors = calls, calls.log, actors
         self._weights, self._acting_weights = weights, acting_weights
         self._length = config.algorithm.batch_steps
-        self._timeout, self._pipeline = config.placement.actor_timeout, config.pipeline
+        self._limits = RolloutLimits(calls, config.placement.actor_timeout)
+        self._pipeline = config.pipeline
         self._takes_one = config.algorithm.learns_each_rollout
         # With more finished rollouts, an asynchronous actor waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
         self._error: Exception | None = None  # the next `tend` raises it
-        self._seconds: deque[float] = deque(maxlen=100)  # of the newest rollouts
-        self._longest = 0.0
         self._backoff = StoreBackoff(calls)
         self._deferred: list[tuple[ActorSlot, int]] = []  # as the store was full
         self._oldest_version = math.inf  # of all rollouts so far
         self._launched: tuple[Any, int] | None = None
+        self._finished: set[ActorSlot] = set()  # slots with rollouts to take
+        self._awaited: set[ActorSlot] = set()  # busy slots without any
+        self._unasked = {*actors.slots}  # slots that may need a request
+        self._looked_at = -math.inf
+        ends = accumulate((slot.n_envs for slot in actors.slots), initial=0)
+        self._envs = [range(*each) for each in pairwise(ends)]  # of each slot
 
     @property
     def versions(self) -> list[int]:
         """Version of the weights of each actor's newest rollout."""
         return [slot.version for slot in self._actors.slots]
-
-    def heads(self) -> list[Any]:
-        """Return a reference to the oldest pending report of each actor."""
-        if self._is_tending or self._error is not None:
-            return []
-        return [slot.calls[0].report for slot in self._busy]
 
     def launch(self, weights: Any, env_steps: int) -> None:
         """Request rollouts from every actor, up to --policy-lag ahead of the next."""
@@ -82,16 +85,14 @@ class RolloutScheduler:
         deadline = time.monotonic() + (self._pipeline.round_deadline or math.inf)
         while True:
             self.tend()
-            late = [slot for slot in self._busy if not slot.finished]
-            taken = [slot for slot in self._actors.slots if slot.finished]
-            if taken and (not late or time.monotonic() >= deadline):
-                return [slot.finished.popleft() for slot in taken]
-            if not late and self._actors.ready and self._launched is not None:
+            is_late = not self._awaited or time.monotonic() >= deadline
+            if self._finished and is_late:
+                return self._take(self._finished)
+            if not self._awaited and self._actors.n_ready and self._launched:
                 self.launch(*self._launched)
             else:
-                reports = [slot.calls[0].report for slot in late]
-                left = deadline - time.monotonic() if taken else math.inf
-                self._actors.pause(reports or self._actors.starting, left)
+                has_some = bool(self._finished)
+                self._calls.pause(deadline - time.monotonic() if has_some else math.inf)
 
     def newest(self, count: int, env_steps: int) -> list[FinishedRollout]:
         """Run all actors asynchronously; wait for `count` rollouts, then return all.
@@ -100,12 +101,12 @@ class RolloutScheduler:
         """
         while True:
             self.tend(env_steps)
-            finished = [slot for slot in self._actors.slots for _ in slot.finished]
-            if finished and len(finished) >= min(count, len(self._actors.ready)):
+            number = sum(len(slot.finished) for slot in self._finished)
+            if number and number >= min(count, self._actors.n_ready):
                 if self._takes_one:
-                    finished = [min(finished, key=_oldest)]
-                return [slot.finished.popleft() for slot in finished]
-            self._actors.pause([*self.heads(), *self._actors.starting])
+                    return self._take([min(self._finished, key=_oldest)])
+                return self._take(x for x in self._finished for _ in x.finished)
+            self._calls.pause()
 
     def tend(self, env_steps: int | None = None) -> None:
         """Collect finished rollouts, and replace actors that failed.
@@ -134,60 +135,100 @@ class RolloutScheduler:
             self._is_tending = False
 
     def _tend(self, env_steps: int | None) -> None:
-        self._actors.check_starting()
-        limit = self._limit()
-        heads = {slot.calls[0].report: slot for slot in self._busy}
-        ready = set(self._calls.ready(list(heads), 0)) if heads else set()
-        for report, slot in heads.items():
-            if report in ready:
-                self._collect(slot)
-            elif (late := self._seconds_if_late(slot, limit)) is not None:
-                what = f"took longer than {late:.0f} s for a rollout"
-                self._actors.fail(slot, f"{what} (see --actor-timeout)")
+        self._unasked.update(self._actors.check_starting())
+        self._collect_ended()
+        for slot, limit in self._limits.late():
+            what = f"took longer than {limit:.0f} s for a rollout"
+            self._fail(slot, f"{what} (see --actor-timeout)")
         if self._deferred:
             self._request_deferred()
         if env_steps is not None:
-            for slot in filter(self._actors.takes_requests, self._actors.ready):
-                if not slot.calls and len(slot.finished) <= self._ahead:
-                    self._request(slot, self._weights(), env_steps)
+            self._request_more(env_steps)
         self._warn_of_stale()
+
+    def _collect_ended(self) -> None:
+        """Take the results of the calls that have ended, in each actor's order."""
+        ended = self._calls.bell.ended
+        while ended:
+            (slot, call), call.ended = ended.popleft()
+            while slot.calls and slot.calls[0].ended is not None:
+                self._collect(slot)
 
     def _collect(self, slot: ActorSlot) -> None:
         """Take the result of an actor's oldest call."""
         call = slot.calls[0]
         errors = self._calls.ray.exceptions
         try:
-            report = self._calls.value(call.report)
+            report = self._calls.ended(call.ended)
         except errors.RayTaskError as error:
             if self._calls.is_argument(error):  # its weights were lost with the learner
-                slot.calls.popleft()
+                self._drop_oldest(slot)
                 self._request(slot, self._weights(call.weights), call.env_steps)
             elif self._calls.is_full(error):
-                slot.calls.popleft()
+                self._drop_oldest(slot)
                 self._deferred.append((slot, call.env_steps))
             elif self._calls.is_inference(error):  # its environments continue
-                slot.calls.popleft()
+                self._drop_oldest(slot)
                 self._log.count("rollouts")
                 self._request(slot, self._acting_weights(), call.env_steps)
             else:
-                self._actors.fail(slot, "failed", remote_traceback(error))
+                self._fail(slot, "failed", remote_traceback(error))
         except errors.RayError as error:
-            self._actors.fail(slot, "died", remote_traceback(error))
+            self._fail(slot, "died", remote_traceback(error))
         else:
             self._backoff.reset()
-            slot.calls.popleft()
-            slot.finished.append(FinishedRollout(call.trajectory, report))
+            self._drop_oldest(slot)
+            envs = self._envs[slot.number]
+            slot.finished.append(FinishedRollout(call.trajectory, report, envs))
             slot.failures, slot.version = 0, report.weights_version
             slot.has_finished = True
             if report.episodes:
                 slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
             self._oldest_version = min(self._oldest_version, report.weights_version)
-            seconds = report.seconds
-            if call.began is not None:  # an actor behind a slow network doesn't hang
-                seconds = max(seconds, time.monotonic() - call.began)
-            self._seconds.append(seconds)
-            self._longest = max(self._longest, self._seconds[-1])
+            self._limits.add(call, report.seconds)
+            self._sort(slot)
+
+    def _drop_oldest(self, slot: ActorSlot) -> None:
+        """Drop the oldest call of an actor, which has ended."""
+        self._limits.end(slot.calls.popleft())
+        if slot.calls:
+            self._limits.begin(slot)
+        self._sort(slot)
+
+    def _fail(self, slot: ActorSlot, what: str, trace: str = "") -> None:
+        """Replace an actor that failed, or give it up; see `ActorPool.fail`."""
+        if slot.calls:
+            self._limits.end(slot.calls[0])
+        try:
+            self._actors.fail(slot, what, trace)
+        finally:
+            self._sort(slot)
+
+    def _sort(self, slot: ActorSlot) -> None:
+        """Note whether a slot has rollouts to take, or is awaited."""
+        for slots, belongs in (
+            (self._finished, bool(slot.finished)),
+            (self._awaited, bool(slot.calls) and not slot.finished),
+            (self._unasked, not slot.calls),
+        ):
+            (slots.add if belongs else slots.discard)(slot)
+
+    def _take(self, slots: Iterable[ActorSlot]) -> list[FinishedRollout]:
+        """Return the oldest rollouts of slots, in the order of the slots' numbers."""
+        taken = []
+        for slot in sorted(slots, key=_BY_NUMBER):
+            taken.append(slot.finished.popleft())
+            self._sort(slot)
+        return taken
+
+    def _request_more(self, env_steps: int) -> None:
+        """Request a rollout of each idle actor that isn't too far ahead."""
+        for slot in sorted(self._unasked, key=_BY_NUMBER):
+            self._unasked.discard(slot)
+            is_free = slot.is_ready and self._actors.takes_requests(slot)
+            if is_free and not slot.calls and len(slot.finished) <= self._ahead:
+                self._request(slot, self._weights(), env_steps)
 
     def _request_deferred(self) -> None:
         """After a pause, repeat requests that failed due to a full object store."""
@@ -201,39 +242,22 @@ class RolloutScheduler:
     def _request(self, slot: ActorSlot, weights: Any, env_steps: int) -> None:
         rollout = slot.actor.rollout.options(num_returns=2)
         references = rollout.remote(weights, self._length, env_steps)
-        slot.calls.append(RolloutCall(weights, env_steps, *references))
-
-    @property
-    def _busy(self) -> list[ActorSlot]:
-        return [slot for slot in self._actors.live if slot.calls]
-
-    def _limit(self) -> float:
-        """Return the time limit of a rollout that is not an actor's first one."""
-        if self._timeout is not None:
-            return self._timeout
-        median = statistics.median(self._seconds or [_TIMEOUT])
-        return max(_TIMEOUT, _LONGEST * self._longest, _MEDIANS * median)
-
-    def _seconds_if_late(self, slot: ActorSlot, limit: float) -> float | None:
-        """Return the exceeded limit of a rollout, counted once its weights are ready.
-
-        An actor's first rollout has the limit that it has at the start of a run.
-        """
-        call, now = slot.calls[0], time.monotonic()
-        if call.began is None:
-            if self._calls.ready([call.weights], 0):
-                call.began = now
-            return None
-        if self._timeout is None and not slot.has_finished:
-            limit = max(limit, _MEDIANS * _TIMEOUT)
-        return limit if now - call.began > limit else None
+        call = RolloutCall(weights, env_steps, *references)
+        slot.calls.append(call)
+        if len(slot.calls) == 1:
+            self._limits.begin(slot)
+        self._sort(slot)
+        self._calls.bell.watch(call.report, (slot, call))
 
     def _warn_of_stale(self) -> None:
         """Warn of an actor whose weights version doesn't advance with the others."""
-        newest = max(self.versions)
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at, newest = now, max(self.versions)
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._actors.ready:
-            idle = time.monotonic() - slot.alive_at > _STALE_SECONDS
+            idle = now - slot.alive_at > _STALE_SECONDS
             # Versions of a resumed run start high; an actor without a rollout is not
             # behind.
             behind = newest - max(slot.version, self._oldest_version)
@@ -246,7 +270,6 @@ class RolloutScheduler:
                 )
 
 
-def _oldest(slot: ActorSlot) -> int:
-    """Return the weights version of an actor's oldest finished rollout."""
-    version: int = slot.finished[0].report.weights_version
-    return version
+def _oldest(slot: ActorSlot) -> tuple[int, int]:
+    """Return what sorts slots by the weights of their oldest finished rollouts."""
+    return slot.finished[0].report.weights_version, slot.number

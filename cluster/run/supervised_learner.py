@@ -5,12 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from xagents_ray.cluster.ray.calls import (
-    LateError,
-    RayCalls,
-    StoreBackoff,
-    remote_traceback,
-)
+from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
+from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.learner_start import START_SECONDS, LearnerStart
 from xagents_ray.cluster.run.phases import RequestedPhase

@@ -10,6 +10,7 @@ from fake_ray import FakeRay
 
 import xagents_ray.cluster.ray
 import xagents_ray.cluster.run
+from xagents_ray.cluster.ray.bell import Bell
 from xagents_ray.cluster.ray.calls import FailureLog
 
 
@@ -29,6 +30,10 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     assert len(modules) > 5
     for module in modules:
         monkeypatch.setattr(module, "time", fake)
+    def wait(bell: Bell, seconds: float) -> None:
+        fake.wait_for_bell(bell, seconds)
+
+    monkeypatch.setattr(Bell, "wait", wait)
     return fake
 
 

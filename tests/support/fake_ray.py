@@ -82,6 +82,9 @@ class Arrival:
     def __init__(self, ref: Ref) -> None:
         self._ref = ref
 
+    def fetch(self) -> None:
+        self._ref.fetch()
+
     def done(self) -> bool:
         return self._ref.is_here
 
@@ -89,6 +92,8 @@ class Arrival:
         return self._ref.error
 
     def result(self) -> Any:
+        if self._ref.error is not None:
+            raise self._ref.error
         return self._ref.value
 
     def add_done_callback(self, ended: Callable[[Any], None]) -> None:
@@ -295,6 +300,11 @@ class FakeRay:
             raise reference.error
         return reference.value
 
+    def wait_for_bell(self, bell: Any, seconds: float) -> None:
+        """Wait as `Bell.wait` does, with this clock."""
+        self._advance(self.now + seconds, bell.has_rung.is_set)
+        bell.has_rung.clear()
+
     def kill(self, actor: FakeActor) -> None:
         actor.die()
 
@@ -309,6 +319,8 @@ class FakeRay:
             self.now = min([until, *(a.next_at for a in self.actors), *arrivals])
 
     def _end_transits(self) -> None:
+        for arrival, _ in self.callbacks:
+            arrival.fetch()
         self.arriving = [ref for ref in self.arriving if ref.arrives_at > self.now]
         ended = [each for each in self.callbacks if each[0].done()]
         self.callbacks = [each for each in self.callbacks if each not in ended]

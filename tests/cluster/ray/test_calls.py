@@ -18,7 +18,8 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
-from xagents_ray.cluster.ray.calls import LateError, RayCalls, StoreBackoff
+from xagents_ray.cluster.ray.calls import LateError, RayCalls
+from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 
