@@ -16,6 +16,7 @@ from xagents_ray.core.version import __version__
 HELP = {
     "train": "Train given an agent and environment",
     "doctor": "Check within 20 seconds what `train` with the same flags needs",
+    "resume": "Continue the newest run, or the one in a directory",
     "play": "Play an episode given a trained agent and environment",
     "evaluate": "Measure a trained agent's mean reward",
     "tune": (
@@ -24,6 +25,10 @@ HELP = {
     "launch": "Write the files that bring a training to a cluster",
     "presets": "List the presets of --preset, or print one as a file for it",
     "plot": "Draw training histories to a picture",
+    "completion": "Print a script that completes commands in bash, zsh or fish",
+    "help": "Show the help of a command",
+    "report": "Write one page about runs: curves, settings, an episode, times",
+    "runs": "List runs; show one, compare two, or delete some",
 }
 """The commands, with their help."""
 CONTEXT = {"help_option_names": ["-h", "--help"]}

@@ -1,5 +1,6 @@
 """The display of a run: a live table, or plain lines if that is impossible."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
@@ -11,6 +12,13 @@ from xagents_ray.settings.config import Config
 from xagents_ray.watch.live import Screen
 from xagents_ray.watch.profile import Profile
 from xagents_ray.watch.progress import Progress
+
+_WIDE = 100
+"""Width of a terminal, in characters, from which all values are in one row."""
+_PAIR = 36
+"""Width of a title and its value."""
+_LONGEST = 1e9
+"""Seconds to the end, from which they are not shown."""
 
 
 class Display:
@@ -89,6 +97,8 @@ class Display:
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),
         }
+        if (left := self._seconds_left(progress)) is not None:
+            fields["left"] = str(timedelta(seconds=int(left)))
         if progress.success_rate is not None:
             fields["success rate"] = number(progress.success_rate)
         replay = self._config.algorithm.replay
@@ -98,6 +108,14 @@ class Display:
             lag = progress.policy_lag
             fields["lag"] = f"{lag['min']}/{lag['mean']:.1f}/{lag['max']}"
         return fields
+
+    def _seconds_left(self, progress: Progress) -> float | None:
+        """Return the seconds to --max-steps at the speed so far; None if unknown."""
+        most, speed = self._config.training.max_steps, progress.steps_per_second
+        if most is None or self._has_ended or not progress.updates or speed <= 0:
+            return None
+        left = max(most - progress.env_steps, 0) / speed
+        return left if left < _LONGEST else None
 
     def _measure(self, progress: Progress) -> float:
         """Return the env steps per second of the last second; at the end, overall."""
@@ -112,12 +130,16 @@ class Display:
         return self._speed or progress.env_steps / max(passed, 1e-9)
 
     def _table(self, progress: Progress) -> RenderableType:
-        table = Table(expand=True)
         fields = self._fields(progress)
+        width = self._screen.console.width
+        if width < _WIDE:
+            table = _in_columns(fields, max(1, width // _PAIR))
+            return Group(table, *self._profiled(), *self._bars(progress))
+        table = Table(expand=True)
         for title, value in fields.items():
             # Columns never shrink, so that borders stay in place.
-            width = self._widths[title] = max(self._widths.get(title, 0), len(value))
-            table.add_column(title, min_width=width)
+            least = self._widths[title] = max(self._widths.get(title, 0), len(value))
+            table.add_column(title, min_width=least)
         table.add_row(*fields.values())
         return Group(table, *self._profiled(), *self._bars(progress))
 
@@ -136,6 +158,16 @@ class Display:
         if max_steps is not None:
             bars.append(_bar("steps", min(progress.env_steps, max_steps), max_steps))
         return bars
+
+
+def _in_columns(fields: Mapping[str, str], count: int) -> Table:
+    """Return titles beside their values, in `count` columns, the reward first."""
+    pairs = sorted(fields.items(), key=lambda pair: pair[0] != "mean reward")
+    table = Table.grid(padding=(0, 2))
+    for begin in range(0, len(pairs), count):
+        cells = [word for pair in pairs[begin : begin + count] for word in pair]
+        table.add_row(*cells)
+    return table
 
 
 def _bar(title: str, done: int, total: int) -> RenderableType:
