@@ -257,3 +257,21 @@ def test_a_report_says_what_could_not_be_filmed(make_run: Make) -> None:
     make_run("first")
     page = xagents_ray.report(output="r.html").read_text(encoding="utf-8")
     assert "It could not be filmed: " in page
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_help_fits_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cli.CONTEXT, "terminal_width", width - 2)
+    assert cli.run(["train", "ppo", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    titles = [line for line in lines if line.endswith(":") and line[:1].isupper()]
+    sections = ["Environment:", "Agent:", "Run:", "Watching:", "Where it runs:"]
+    assert titles == [*sections, "Options:", "Examples:"]
+    words = [len(word) for line in lines for word in line.split()]
+    most = max(width, 6 + max(words))
+    helped = lines[: lines.index("Examples:")]
+    assert max(map(len, helped)) <= most
+    begin = next(i for i, line in enumerate(lines) if line.lstrip().startswith("--lr "))
+    assert "earning rate" in " ".join(lines[begin : begin + 2])

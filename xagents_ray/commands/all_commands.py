@@ -44,6 +44,32 @@ class _Errors:
     )
 
 
+_SECTIONS = {
+    "env": "Environment",
+    "training": "Run",
+    "run": "Run",
+    "display": "Watching",
+    "pipeline": "Where it runs",
+    "placement": "Where it runs",
+}
+_TITLES = {
+    option.name: _SECTIONS[name]
+    for name, group in GROUPS.items()
+    for option in options(group)
+}
+"""Section of the help for each option that all agents share."""
+_EXAMPLES = {
+    "train": (
+        "--env CartPole-v1 --max-steps 100k",
+        "--env CartPole-v1 --preset --seeds 1 2 3",
+        "--resume last --max-steps 200k",
+    ),
+    "doctor": ("--env CartPole-v1 --max-steps 100k",),
+    "play": ("--run last --video-dir videos",),
+    "evaluate": ("--run last --episodes 100",),
+    "tune": ("--env CartPole-v1 --trial-steps 50k --lr 1e-4 1e-2",),
+}
+"""Words after a command and an agent, as examples in the help."""
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
 """Implementation of a command; returns the signal that ended it, or None."""
 
@@ -109,6 +135,12 @@ class _Agents(click.Group):
             context_settings=CONTEXT,
         )
         command.known, command.owners = shown, self._owners
+        agent = {each.name: "Agent" for each in options(row.config)}
+        command.sections = {each.name: "Run" for each in shown} | agent | _TITLES
+        command.examples = [
+            f"xagents-ray {self.name} {row.name} {rest}"
+            for rest in _EXAMPLES.get(str(self.name), ())
+        ]
         return command
 
     def _owners(self, name: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line; it imports its commands only to call one."""
 
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,10 @@ HELP = {
     "runs": "List runs; show one, compare two, or delete some",
 }
 """The commands, with their help."""
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "terminal_width": min(shutil.get_terminal_size().columns, 100) - 2,
+}
 
 
 def main() -> NoReturn:
