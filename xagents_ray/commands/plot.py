@@ -106,7 +106,7 @@ def plot_seeds(
     Args:
         runs: the directory of a `SeedsResult`, or the runs' histories.
         env: title of the figure.
-        output: .png or .svg file to write; missing parents are created.
+        output: .png, .svg or .pdf file to write; missing parents are created.
     Returns:
         The matplotlib Figure; a notebook shows it as the value of a cell.
     Raises:
