@@ -1,6 +1,9 @@
 """The display of a run: a live table, or plain lines if that is impossible."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
@@ -17,6 +20,7 @@ _WIDE = 100
 """Width of a terminal, in characters, from which all values are in one row."""
 _PAIR = 36
 """Width of a title and its value."""
+_TICK_SECONDS = 0.5
 _LONGEST = 1e9
 """Seconds to the end, from which they are not shown."""
 
@@ -39,16 +43,50 @@ class Display:
         self._recent = (0, 0.0)
         self._speed = 0.0
         self._has_ended = False
+        self._began, self._step = time.monotonic(), ""
+        self._progress: Progress | None = None
+        self._lock, self._left = threading.Lock(), threading.Event()
 
     def __enter__(self) -> "Display":
         self._screen.__enter__()
+        if self._screen.is_live:
+            self.begin("the environment")
+            threading.Thread(target=self._tick, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._screen.__exit__(*error)
+        self._left.set()
+        with self._lock:
+            self._screen.__exit__(*error)
+
+    def begin(self, step: str) -> None:
+        """Show, with a clock, what the start of a run waits for."""
+        self._step = step
+        self._tick_once()
+
+    def _tick(self) -> None:
+        """Refresh the screen whenever the run has not done so for a second."""
+        while not self._left.wait(_TICK_SECONDS):
+            if self._screen.seconds_unchanged > 2 * _TICK_SECONDS:
+                self._tick_once()
+
+    def _tick_once(self) -> None:
+        if not self._screen.is_live or self._has_ended:
+            return
+        # The run may append to a deque meanwhile.
+        with suppress(RuntimeError):
+            if self._progress is not None:
+                self._print(self._progress)
+            elif self._step:
+                self._update(self._starting, str)
+
+    def _starting(self) -> str:
+        passed = timedelta(seconds=int(time.monotonic() - self._began))
+        return f"Starting: {self._step} {passed}"
 
     def show(self, progress: Progress) -> None:
         """Show the progress if an update is due."""
+        self._progress = progress
         every = self._config.display.log_frequency
         if every is not None:
             if progress.episode_count // every > self._lines:
@@ -70,12 +108,19 @@ class Display:
         """Show the final state and why the run ended."""
         self._has_ended = True
         self._print(progress)
-        self._screen.__exit__()
+        self.__exit__()
         self._screen.note(reason)
 
     def _print(self, progress: Progress) -> None:
         """Show the table, or print a line."""
-        self._screen.update(lambda: self._table(progress), lambda: self._line(progress))
+        self._update(lambda: self._table(progress), lambda: self._line(progress))
+
+    def _update(
+        self, table: Callable[[], RenderableType], line: Callable[[], str]
+    ) -> None:
+        with self._lock:
+            if not self._left.is_set():
+                self._screen.update(table, line)
 
     def _line(self, progress: Progress) -> str:
         fields = self._fields(progress)
