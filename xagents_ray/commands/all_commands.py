@@ -246,9 +246,11 @@ def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -
 @click.command(
     "resume",
     context_settings={**CONTEXT, "ignore_unknown_options": True},
-    help=f"{HELP['resume']}; FLAGS are those of `train`.",
+    help=HELP["resume"],
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[RUN] [FLAGS]")
+@click.argument(
+    "words", nargs=-1, type=click.UNPROCESSED, metavar="[RUN] [FLAGS OF TRAIN]"
+)
 def resume_command(words: Sequence[str]) -> Any:
     train: click.Command = COMMANDS["train"]
     return train.main(run_to_resume(words), "xagents-ray train", standalone_mode=False)

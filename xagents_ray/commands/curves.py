@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
 from xagents_ray.storage.run_directory import RunDirectory, run_directories
-from xagents_ray.tuning import scores
+from xagents_ray.tuning.scores import Floats, interquartile_mean, iqm_interval
 
 # More points than a wide image has pixel columns.
 _POINTS = 3_000
 _BAND_POINTS = 300
-Floats = npt.NDArray[np.float64]
 
 
 class Curve(NamedTuple):
@@ -54,7 +52,7 @@ def middle_of(curves: Sequence[Curve]) -> Curve:
     last = max(first, min(curve.x[-1] for curve in curves))
     x = np.linspace(first, last, _BAND_POINTS)
     y = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
-    return Curve(x, scores.interquartile_mean(y), scores.iqm_interval(y))
+    return Curve(x, interquartile_mean(y), iqm_interval(y))
 
 
 def read_curve(

@@ -52,9 +52,8 @@ def plot_history(
 
     Args:
         paths: histories, which are parquet files or directories of them, or directories
-            of runs; `last` is the run in `run_dir` that was started or resumed last. A
-            directory above several runs is one curve with a band for each agent and
-            environment: their interquartile mean and its 95 % bootstrap interval.
+            of runs; `last` is the run in `run_dir` that was started or resumed last.
+            Runs below a directory of several are one curve: their interquartile mean.
         agents: a label for each history; None for labels from the file names.
         env: title of the figure; None for the agent and environment of the runs.
         plot: column to draw, which may be one of your own (`RunContext.log`); rows
@@ -73,22 +72,13 @@ def plot_history(
 
     >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
-    paths = _listed(paths, run_dir)
-    _check(paths, agents, plot, benchmark, output)
+    groups = _grouped(paths, run_dir)
+    _check(groups, agents, plot, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
-    read = partial(
-        read_curve,
-        plot=plot,
-        benchmark=benchmark,
-        interval=history_interval,
-        smoothing=smoothing,
-    )
-    groups = [each for path in paths for each in runs_below(path)]
-    _check_labels(agents, len(groups))
-    curves = [middle_of([read(path) for path in group]) for group in groups]
+    read = partial(read_curve, interval=history_interval, smoothing=smoothing)
+    curves = [middle_of([read(p, plot, benchmark) for p in paths]) for paths in groups]
     labels = _labels(groups) if agents is None else agents
-    whole = [path for group in groups for path in group]
-    figure = _figure(curves, labels, env or _title(whole), plot, benchmark, time_unit)
+    figure = _figure(curves, labels, env or _title(groups), plot, benchmark, time_unit)
     _save(figure, output)
     return figure
 
@@ -117,7 +107,7 @@ def plot_seeds(
     if isinstance(runs, str | Path):
         folder = Path(local_path("plot_seeds", runs))
         runs = sorted(folder.glob("*/*/seed-*/history.parquet"))
-    _check(runs, None, "mean_reward", "step", output)
+    _check([[path] for path in runs], None, "mean_reward", "step", output)
     curves = [read_curve(path, "mean_reward", "step") for path in runs]
     seeds = len(curves)
     label = f"interquartile mean of {seeds} seeds" if seeds > 1 else "one seed"
@@ -127,16 +117,17 @@ def plot_seeds(
     return figure
 
 
-def _listed(
+def _grouped(
     paths: str | Path | Sequence[str | Path], run_dir: str | Path | None
-) -> list[str | Path]:
-    """Return paths, with `last` replaced by the newest run; UserError without one."""
+) -> list[list[str | Path]]:
+    """Return the histories of each curve; UserError if `last` is missing."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     above = str(run_dir or RunConfig.run_dir)
-    return [
+    named = (
         locate_run("plot", "last", above, None)[0].path if str(path) == "last" else path
         for path in (local_path("plot", each) for each in paths)
-    ]
+    )
+    return [group for path in named for group in runs_below(path)]
 
 
 def _check_name(argument: str, value: object) -> None:
@@ -147,26 +138,23 @@ def _check_name(argument: str, value: object) -> None:
         )
 
 
-def _check_labels(agents: Sequence[str] | None, count: int) -> None:
-    if agents is not None and len(agents) != count:
-        raise UserError(
-            f"{len(agents)} labels do not fit {count} histories; "
-            "give one label for each, or none."
-        )
-
-
 def _check(
-    paths: Sequence[str | Path],
+    groups: Sequence[Sequence[str | Path]],
     agents: Sequence[str] | None,
     plot: str,
     benchmark: str,
     output: str | Path | None,
 ) -> None:
-    if not paths:
+    if not groups:
         raise UserError("There is nothing to plot; name one history or more.")
     if isinstance(agents, str):
         raise UserError(
             f"agents takes a list of labels, got {agents!r}: write agents=[{agents!r}]."
+        )
+    if agents is not None and len(agents) != len(groups):
+        raise UserError(
+            f"{len(agents)} labels do not fit {len(groups)} histories; "
+            "give one label for each, or none."
         )
     _check_name("plot", plot)
     _check_name("benchmark", benchmark)
@@ -222,8 +210,9 @@ def _suffixes(paths: Sequence[str | Path]) -> list[str]:
     ]
 
 
-def _title(paths: Sequence[str | Path]) -> str | None:
+def _title(groups: Sequence[Sequence[str | Path]]) -> str | None:
     """Return the agent and environment of runs; None if they differ or are unknown."""
+    paths = [path for group in groups for path in group]
     if not all(RunDirectory(Path(path)).history.exists() for path in paths):
         return None
     names = {Path(os.path.abspath(path)).parts[-3:-1] for path in paths}

@@ -55,7 +55,7 @@ def report(
     output: str | Path = "report.html",
     *,
     video: bool = True,
-    run_dir: str | Path = RunConfig.run_dir,
+    run_dir: str | Path | None = None,
 ) -> Path:
     """Write one page about runs: curves, results, settings, an episode, and times.
 
@@ -65,7 +65,7 @@ def report(
         runs: directories of runs; `last` is the one that was started or resumed last.
         output: the file to write.
         video: whether to film an episode of the first run, if it has no video yet.
-        run_dir: directory of runs, for `last`.
+        run_dir: directory of runs, for `last`; None for `runs`.
     Returns:
         The path of the page.
     Raises:
@@ -75,7 +75,7 @@ def report(
     PosixPath('first.html')
     """
     named = [runs] if isinstance(runs, str | Path) else [*runs]
-    above = local_path("run_dir", str(run_dir))
+    above = local_path("run_dir", str(run_dir or RunConfig.run_dir))
     found = [
         locate_run("report", local_path("report", str(each)), above, None)[0]
         for each in named

@@ -170,11 +170,13 @@ def _is_optimizer(text: str) -> bool:
 
 def whole_number(text: str) -> str | int:
     """Return the whole number that a text such as 1e5 or 1.5M means, or the text."""
-    found = re.fullmatch(r"(-?\d{1,9}\.?\d{0,9})(?:([kM])|e(\d\d?))", text, re.I)
-    if found is None:
+    found = re.fullmatch(
+        r"(-?\d{1,9}(?:\.\d{0,9})?)(?:([kM])|e\+?(\d\d?))?", text, re.I
+    )
+    if found is None or text.removeprefix("-").isdigit():
         return text
     number, suffix, exponent = found.groups()
-    power = int(exponent) if exponent else {"k": 3, "m": 6}[suffix.lower()]
+    power = int(exponent or 0) + {"": 0, "k": 3, "m": 6}[(suffix or "").lower()]
     whole = Decimal(number).scaleb(power)
     return int(whole) if whole == whole.to_integral() else text
 
