@@ -44,7 +44,8 @@ h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere }
+  vertical-align: top; overflow-wrap: break-word }
+td.share { width: 60% }
 th { font-weight: 600 } .soft { color: var(--soft) }
 .bar { background: var(--bar); height: .7rem; min-width: 1px }
 """
@@ -115,12 +116,10 @@ def _page(runs: Sequence[RunDirectory], films: bool) -> str:
     )
 
 
-def _results(runs: Iterable[RunDirectory]) -> str:
-    rows = []
-    for run in runs:
-        facts = run_facts(run)
-        rows.append([run.path, *(facts.get(name) for name in _RESULTS)])
-    return _table(["Run", *_RESULTS.values()], rows)
+def _results(runs: Sequence[RunDirectory]) -> str:
+    facts = [run_facts(run) for run in runs]
+    rows = [[title, *(x[name] for x in facts)] for name, title in _RESULTS.items()]
+    return _table(["", *(run.path for run in runs)], rows)
 
 
 def _curves(runs: Sequence[RunDirectory]) -> str:
@@ -183,7 +182,7 @@ def _times(run: RunDirectory) -> str:
     if not shares:
         return "<p>Unknown: the run has not ended in order.</p>"
     rows = "".join(
-        f"<tr><td>{_text(part)}</td><td>{share:.0%}</td><td><div class='bar' "
+        f"<tr><td>{_text(part)}</td><td>{share:.0%}</td><td class='share'><div class='bar' "
         f"style='width:{min(share, 1):.0%}'></div></td></tr>"
         for part, share in shares.items()
     )
@@ -222,7 +221,7 @@ def _listed(values: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in _mapping(values).items())
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _table(titles: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
     head = "".join(f"<th>{_text(title)}</th>" for title in titles)
     lines = (
         f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows
