@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     # stubs with the settings of each agent
     from xagents_ray.commands.public import *  # noqa: F403
     from xagents_ray.commands.public import train, tune
+    from xagents_ray.commands.report import report
     from xagents_ray.commands.runs import runs
     from xagents_ray.core.errors import Broken, Diverged, UserError
     from xagents_ray.core.version import __version__
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from xagents_ray.tuning.space import categorical, integer, log_uniform
     from xagents_ray.tuning.sweep import TuneResult
     from xagents_ray.watch.callbacks import Callback, RunContext
+    from xagents_ray.watch.ready_callbacks import (
+        EveryEnvSteps,
+        StopOnNoImprovement,
+        StopOnReward,
+    )
     from xagents_ray.watch.result import Result
 else:
     # Imported when used, because the command line imports this package first.
@@ -46,6 +52,7 @@ else:
         "commands.episodes": "evaluate play",
         "commands.load": "load",
         "commands.plot": "plot_history plot_seeds",
+        "commands.report": "report",
         "commands.runs": "runs",
         "commands.train": "train",
         "commands.tune": "tune",
@@ -59,6 +66,7 @@ else:
         "tuning.space": "categorical integer log_uniform",
         "tuning.sweep": "TuneResult",
         "watch.callbacks": "Callback RunContext",
+        "watch.ready_callbacks": "EveryEnvSteps StopOnNoImprovement StopOnReward",
         "watch.result": "Result",
     }
     _HOMES = {name: home for home, own in _MODULES.items() for name in own.split()}
@@ -77,7 +85,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)
 
 
 __all__ = [
@@ -87,10 +95,13 @@ __all__ = [
     "Callback",
     "Diverged",
     "Evaluation",
+    "EveryEnvSteps",
     "Policy",
     "Result",
     "RunContext",
     "SeedsResult",
+    "StopOnNoImprovement",
+    "StopOnReward",
     "TuneResult",
     "UserError",
     "__version__",
@@ -105,6 +116,7 @@ __all__ = [
     "plot_seeds",
     "register",
     "register_layer",
+    "report",
     "runs",
     "train",
     "tune",

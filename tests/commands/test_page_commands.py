@@ -45,6 +45,7 @@ FEW_FRAMES = ["--local", "--n-envs", "2", "--max-steps", "64"]
 TUNE = ["--address", ADDRESS, "--trial-steps", "600", "--jit", "off"]
 MORE = {
     "train": SHORT,
+    "resume": ["--max-steps", "1200"],
     "train ppo --env LunarLander-v3": [*SHORT, "--n-steps", "32"],
     "train ppo --env PongNoFrameskip-v4": [*FEW_FRAMES, "--n-steps", "32"],
     "train dqn --env BreakoutNoFrameskip-v4": FEW_FRAMES,

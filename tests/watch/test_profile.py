@@ -172,3 +172,13 @@ def test_the_first_phase_is_shown_by_itself() -> None:
     profile.learned([{"seconds": 0.2}], 0.2)
     assert "; first learning phase 1.3 s; limited by learning" in profile.sentence()
     assert profile.summary()["first_phase_seconds"] == 1.26
+
+
+def test_compilation_is_no_learning() -> None:
+    """Of a second, 0.5 s are left, of which others than the first phase learn 0.1 s."""
+    profile = _profile()
+    profile.collected([_report(0.2, 0.1)] * 2, 0.0, 0.3)
+    profile.learned([{"seconds": 0.55}, {"seconds": 0.05}], 0.6)
+    shares = _shares(profile)
+    assert shares["learning"] == 0.2 and shares["stepping"] == 0.4
+    assert profile.limit == "stepping"

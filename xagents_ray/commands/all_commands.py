@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import (
@@ -15,17 +16,20 @@ from xagents_ray.algorithms.table import (
     find_algorithm,
     plugin_failures,
 )
-from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.cli import CONTEXT, HELP, root
 from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
 from xagents_ray.commands.launch import launch_group
 from xagents_ray.commands.presets import list_presets
+from xagents_ray.commands.run_list import runs_group
+from xagents_ray.commands.shortcuts import run_to_resume, with_preset_of, with_run
 from xagents_ray.commands.tables import print_options
-from xagents_ray.commands.training_run import train_with
+from xagents_ray.commands.training_run import train_with, what_next
 from xagents_ray.core.errors import Broken, EnvironmentFault, UserError
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, flag, option, options
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -40,6 +44,32 @@ class _Errors:
     )
 
 
+_SECTIONS = {
+    "env": "Environment",
+    "training": "Run",
+    "run": "Run",
+    "display": "Watching",
+    "pipeline": "Where it runs",
+    "placement": "Where it runs",
+}
+_TITLES = {
+    option.name: _SECTIONS[name]
+    for name, group in GROUPS.items()
+    for option in options(group)
+}
+"""Section of the help for each option that all agents share."""
+_EXAMPLES = {
+    "train": (
+        "--env CartPole-v1 --max-steps 100k",
+        "--env CartPole-v1 --preset --seeds 1 2 3",
+        "--resume last --max-steps 200k",
+    ),
+    "doctor": ("--env CartPole-v1 --max-steps 100k",),
+    "play": ("--run last --video-dir videos",),
+    "evaluate": ("--run last --episodes 100",),
+    "tune": ("--env CartPole-v1 --trial-steps 50k --lr 1e-4 1e-2",),
+}
+"""Words after a command and an agent, as examples in the help."""
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
 """Implementation of a command; returns the signal that ended it, or None."""
 
@@ -54,6 +84,7 @@ class _Agents(click.Group):
         own: predicate that selects the agent-specific options of the command.
         varies: whether options with an hp_type take several values.
         refused: names of the settings that the command rejects.
+        complete: function that completes the words after the command.
     """
 
     def __init__(
@@ -64,14 +95,16 @@ class _Agents(click.Group):
         own: Callable[[Option], bool] = lambda option: True,
         varies: bool = False,
         refused: Collection[str] = (),
+        complete: Callable[[Sequence[str]], list[str]] = list,
     ) -> None:
         super().__init__(name, help=HELP[name], invoke_without_command=True)
         self.callback, self._shared, self._call = self._print, shared, call
         self._own, self._varies, self._refused = own, varies, refused
+        self._complete = complete
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self._complete(args))
         except click.NoSuchOption as error:
             raise UserError(
                 f"{error.option_name} comes after the agent: {ctx.command_path} AGENT "
@@ -102,6 +135,12 @@ class _Agents(click.Group):
             context_settings=CONTEXT,
         )
         command.known, command.owners = shown, self._owners
+        agent = {each.name: "Agent" for each in options(row.config)}
+        command.sections = {each.name: "Run" for each in shown} | agent | _TITLES
+        command.examples = [
+            f"xagents-ray {self.name} {row.name} {rest}"
+            for rest in _EXAMPLES.get(str(self.name), ())
+        ]
         return command
 
     def _owners(self, name: str) -> list[str]:
@@ -156,12 +195,16 @@ _play = _later("xagents_ray.commands.episodes:play_with")
 _evaluate = _later("xagents_ray.commands.episodes:evaluate_with")
 _tune = _later("xagents_ray.commands.tune:tune_from_shell")
 _run_doctor = _later("xagents_ray.commands.doctor.command:run_doctor")
+_report = _later("xagents_ray.commands.report:report")
 _plot = _later("xagents_ray.commands.plot:plot_history")
 
 
 def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
     if "seeds" not in values:
-        return train_with(algorithm, values).signal
+        ended = train_with(algorithm, values)
+        if not values.get("quiet"):
+            click.echo(what_next(ended), nl=False)
+        return ended.signal
     result: SeedsResult = _train_seeds(algorithm, values)
     if result.signal is None and result.failures:
         raise Broken(result.failure())
@@ -193,31 +236,69 @@ def _acts(option: Option) -> bool:
 @click.option("--title", "env", help="Title above the plot.")
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
-@click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
+@click.option("--output", default="history.png", help="A .png, .svg or .pdf. [history.png]")
 def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
-    if not histories:
-        raise UserError(
-            "Name the histories to plot: xagents-ray plot last, or h.parquet …."
-        )
-    _plot(histories, agents or None, **rest)
+    _plot(histories or ["last"], agents or None, **rest)
     click.echo(rest["output"])
     return 0
 
 
+@click.command(
+    "resume",
+    context_settings={**CONTEXT, "ignore_unknown_options": True},
+    help=HELP["resume"],
+)
+@click.argument(
+    "words", nargs=-1, type=click.UNPROCESSED, metavar="[RUN] [FLAGS OF TRAIN]"
+)
+def resume_command(words: Sequence[str]) -> Any:
+    train: click.Command = COMMANDS["train"]
+    return train.main(run_to_resume(words), "xagents-ray train", standalone_mode=False)
+
+
+@click.command("report", context_settings=CONTEXT, help=HELP["report"])
+@click.argument("runs", nargs=-1)
+@click.option("--output", "-o", default="report.html", help="File. [report.html]")
+@click.option("--no-video", is_flag=True, help="Film no episode.")
+@click.option("--run-dir", default=RunConfig.run_dir, help="Directory of runs. [runs]")
+def report_command(
+    runs: Sequence[str], output: str, no_video: bool, run_dir: str
+) -> None:
+    click.echo(_report(runs or "last", output, video=not no_video, run_dir=run_dir))
+
+
+@click.command("help", context_settings=CONTEXT, help=HELP["help"])
+@click.argument("words", nargs=-1, metavar="[COMMAND] [AGENT]")
+def help_command(words: Sequence[str]) -> Any:
+    return root.main([*words, "--help"], "xagents-ray", standalone_mode=False)
+
+
+@click.command("completion", context_settings=CONTEXT, help=HELP["completion"])
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print what `eval "$(xagents-ray completion bash)"` runs."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(root, {}, "xagents-ray", "_XAGENTS_RAY_COMPLETE").source())
+
+
 _ALL: Sequence[click.Command] = (
-    _Agents("train", _of(*GROUPS.values()), _train),
-    _Agents("doctor", _of(*GROUPS.values()), _doctor),
+    _Agents("train", _of(*GROUPS.values()), _train, complete=with_preset_of),
+    _Agents("doctor", _of(*GROUPS.values()), _doctor, complete=with_preset_of),
+    resume_command,
     _Agents(
         "play",
         [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
         lambda row, given: _play(row, given, click.echo).signal,
         _acts,
+        complete=with_run,
     ),
     _Agents(
         "evaluate",
         _of(EnvConfig, SourceConfig, EvaluateConfig),
         lambda row, given: _evaluate(row, given, click.echo, True).signal,
         _acts,
+        complete=with_run,
     ),
     _Agents(
         "tune",
@@ -229,6 +310,10 @@ _ALL: Sequence[click.Command] = (
     launch_group(),
     list_presets,
     plot_command,
+    report_command,
+    runs_group,
+    help_command,
+    completion_command,
 )
 COMMANDS = {str(command.name): command for command in _ALL}
 """The commands by name."""

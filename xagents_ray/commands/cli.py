@@ -1,5 +1,6 @@
 """The command line; it imports its commands only to call one."""
 
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from xagents_ray.core.version import __version__
 HELP = {
     "train": "Train given an agent and environment",
     "doctor": "Check within 20 seconds what `train` with the same flags needs",
+    "resume": "Continue the newest run, or the one in a directory",
     "play": "Play an episode given a trained agent and environment",
     "evaluate": "Measure a trained agent's mean reward",
     "tune": (
@@ -24,9 +26,16 @@ HELP = {
     "launch": "Write the files that bring a training to a cluster",
     "presets": "List the presets of --preset, or print one as a file for it",
     "plot": "Draw training histories to a picture",
+    "completion": "Print a script that completes commands in bash, zsh or fish",
+    "help": "Show the help of a command",
+    "report": "Write one page about runs: curves, settings, an episode, times",
+    "runs": "List runs; show one, compare two, or delete some",
 }
 """The commands, with their help."""
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "terminal_width": min(shutil.get_terminal_size().columns, 100) - 2,
+}
 
 
 def main() -> NoReturn:

@@ -1,13 +1,20 @@
 """Click parameters and commands, generated from options."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import click
 
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.settings.options import Option, suggest_option
+
+
+_ORDER = ("Environment", "Agent", "Run", "Watching", "Where it runs", "Options")
+"""Titles of the sections of a help."""
+_NARROW = 70
+"""Width below which a flag and its help have no room side by side."""
 
 
 class Command(click.Command):
@@ -17,10 +24,14 @@ class Command(click.Command):
 
     Attributes:
         known: the command's options.
+        sections: title of the help's section for each parameter, by its name.
+        examples: commands at the end of the help.
         owners: function that maps a flag to the other agents that have it.
     """
 
     known: Sequence[Option] = ()
+    sections: Mapping[str, str] = MappingProxyType({})
+    examples: Sequence[str] = ()
     owners: Callable[[str], Sequence[str]] = staticmethod(lambda flag: ())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -47,6 +58,25 @@ class Command(click.Command):
             )
             hint = hint or f": see {ctx.command_path} --help."
             raise UserError(f"There is no flag {name}{hint}") from None
+
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags in sections, on lines of their own if there is no room."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            if (row := each.get_help_record(ctx)) is not None:
+                title = self.sections.get(str(each.name), "Options")
+                rows.setdefault(title, []).append(row)
+        first = 30 if formatter.width >= _NARROW else 4
+        for title in sorted(rows, key=_ORDER.index):
+            with formatter.section(title):
+                formatter.write_dl(rows[title], col_max=first)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for each in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{each}\n")
 
 
 def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:

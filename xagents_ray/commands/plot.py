@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.commands.curves import (
+    Curve,
+    check_choice,
+    middle_of,
+    read_curve,
+    runs_below,
+)
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import replacing_file
 from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.storage.history import read_history
-from xagents_ray.storage.history_parts import COLUMNS, NAMES
 from xagents_ray.storage.run_directory import RunDirectory, locate_run
-from xagents_ray.tuning import scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BENCHMARKS = ("step", "time")
 TIME_UNITS = {"second": 1, "minute": 60, "hour": 3_600}
-SUFFIXES = (".png", ".svg")
-# More points than a wide image has pixel columns.
-_POINTS = 3_000
-_BAND_POINTS = 300
+SUFFIXES = (".png", ".svg", ".pdf")
 # Curves with at most this many points get markers, so that a single point is visible.
 _FEW = 50
 # Okabe and Ito's color-blind-safe palette.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", "-.", ":")
-
-Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
 def plot_history(
@@ -54,6 +53,7 @@ def plot_history(
     Args:
         paths: histories, which are parquet files or directories of them, or directories
             of runs; `last` is the run in `run_dir` that was started or resumed last.
+            Runs below a directory of several are one curve: their interquartile mean.
         agents: a label for each history; None for labels from the file names.
         env: title of the figure; None for the agent and environment of the runs.
         plot: column to draw, which may be one of your own (`RunContext.log`); rows
@@ -62,7 +62,7 @@ def plot_history(
         history_interval: interval of the drawn episodes; the last one is always drawn.
         time_unit: "second", "minute" or "hour"; None for a suitable one.
         smoothing: window of the trailing mean, in episodes.
-        output: .png or .svg file to write; missing parents are created.
+        output: .png, .svg or .pdf file to write; missing parents are created.
         run_dir: directory of runs, for `last`; None for `runs`.
     Returns:
         The matplotlib Figure; a notebook shows it as the value of a cell.
@@ -72,14 +72,13 @@ def plot_history(
 
     >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
-    paths = _listed(paths, run_dir)
-    _check(paths, agents, plot, benchmark, output)
+    groups = _grouped(paths, run_dir)
+    _check(groups, agents, plot, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
-    curves = [
-        _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
-    ]
-    labels = _labels(paths) if agents is None else agents
-    figure = _figure(curves, labels, env or _title(paths), plot, benchmark, time_unit)
+    read = partial(read_curve, interval=history_interval, smoothing=smoothing)
+    curves = [middle_of([read(p, plot, benchmark) for p in paths]) for paths in groups]
+    labels = _labels(groups) if agents is None else agents
+    figure = _figure(curves, labels, env or _title(groups), plot, benchmark, time_unit)
     _save(figure, output)
     return figure
 
@@ -97,7 +96,7 @@ def plot_seeds(
     Args:
         runs: the directory of a `SeedsResult`, or the runs' histories.
         env: title of the figure.
-        output: .png or .svg file to write; missing parents are created.
+        output: .png, .svg or .pdf file to write; missing parents are created.
     Returns:
         The matplotlib Figure; a notebook shows it as the value of a cell.
     Raises:
@@ -108,31 +107,27 @@ def plot_seeds(
     if isinstance(runs, str | Path):
         folder = Path(local_path("plot_seeds", runs))
         runs = sorted(folder.glob("*/*/seed-*/history.parquet"))
-    _check(runs, None, "mean_reward", "step", output)
-    curves = [_curve(path, "mean_reward", "step", 1, 1) for path in runs]
-    first = max(x[0] for x, _ in curves)
-    steps = np.linspace(first, max(first, min(x[-1] for x, _ in curves)), _BAND_POINTS)
-    rewards = np.stack([np.interp(steps, x, y) for x, y in curves])
-    middle = steps, scores.interquartile_mean(rewards)
+    _check([[path] for path in runs], None, "mean_reward", "step", output)
+    curves = [read_curve(path, "mean_reward", "step") for path in runs]
     seeds = len(curves)
     label = f"interquartile mean of {seeds} seeds" if seeds > 1 else "one seed"
+    middle = middle_of(curves)
     figure = _figure([middle], [label], env, "mean_reward", "step", None)
-    band = scores.iqm_interval(rewards)
-    figure.axes[0].fill_between(steps, *band, color=_COLORS[0], alpha=0.2, linewidth=0)
     _save(figure, output)
     return figure
 
 
-def _listed(
+def _grouped(
     paths: str | Path | Sequence[str | Path], run_dir: str | Path | None
-) -> list[str | Path]:
-    """Return paths, with `last` replaced by the newest run; UserError without one."""
+) -> list[list[str | Path]]:
+    """Return the histories of each curve; UserError if `last` is missing."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     above = str(run_dir or RunConfig.run_dir)
-    return [
+    named = (
         locate_run("plot", "last", above, None)[0].path if str(path) == "last" else path
         for path in (local_path("plot", each) for each in paths)
-    ]
+    )
+    return [group for path in named for group in runs_below(path)]
 
 
 def _check_name(argument: str, value: object) -> None:
@@ -144,38 +139,31 @@ def _check_name(argument: str, value: object) -> None:
 
 
 def _check(
-    paths: Sequence[str | Path],
+    groups: Sequence[Sequence[str | Path]],
     agents: Sequence[str] | None,
     plot: str,
     benchmark: str,
     output: str | Path | None,
 ) -> None:
-    if not paths:
+    if not groups:
         raise UserError("There is nothing to plot; name one history or more.")
     if isinstance(agents, str):
         raise UserError(
             f"agents takes a list of labels, got {agents!r}: write agents=[{agents!r}]."
         )
-    if agents is not None and len(agents) != len(paths):
+    if agents is not None and len(agents) != len(groups):
         raise UserError(
-            f"{len(agents)} labels do not fit {len(paths)} histories; "
+            f"{len(agents)} labels do not fit {len(groups)} histories; "
             "give one label for each, or none."
         )
     _check_name("plot", plot)
     _check_name("benchmark", benchmark)
-    _choose("A history", "benchmark", benchmark, BENCHMARKS)
+    check_choice("A history", "benchmark", benchmark, BENCHMARKS)
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise UserError(
             f"{output} doesn't name a picture in a known format; "
             f"end its name in {' or '.join(SUFFIXES)}."
         )
-
-
-def _choose(owner: str, what: str, name: str, known: Sequence[str]) -> None:
-    """Raise UserError when a name isn't known."""
-    if name not in known:
-        remedy = did_you_mean(name, known) or f"; choose from {', '.join(known)}."
-        raise UserError(f"{owner} has no {what} {name!r}{remedy}")
 
 
 def _check_numbers(interval: object, time_unit: object, smoothing: object) -> None:
@@ -193,55 +181,21 @@ def _check_numbers(interval: object, time_unit: object, smoothing: object) -> No
         )
 
 
-def _curve(
-    path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
-) -> Curve:
-    """Return the x (env steps or seconds) and y values to draw, float64 [points]."""
-    run = RunDirectory(Path(path))
-    if not run.history.exists() and run.has_started:
-        raise UserError(
-            f"{path} has no history yet, as no episode of the run has ended: let it "
-            "train longer, or name another run."
-        )
-    rows = read_history(run.history if run.history.exists() else path)
-    own = (each for each in rows.dtype.names or () if each not in NAMES)
-    _choose(str(path), "column", plot, [*COLUMNS, *own])
-    x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)
-    there = np.isfinite(y)
-    if not there.any():
-        raise UserError(
-            f"The column {plot} of {path} has no values; plot another column."
-        )
-    x, y = x[there], y[there]
-    order = np.argsort(x, kind="stable")
-    x, y = x[order], _smooth(y[order], smoothing)
-    kept = np.union1d(np.arange(0, len(x), interval), len(x) - 1)
-    return _thin(x[kept], y[kept])
+def _labels(groups: Sequence[Sequence[str | Path]]) -> list[str]:
+    """Return the shortest suffixes of the paths that distinguish them.
+
+    A group of several runs has the path of the directory above them.
+    """
+    counts = [len(group) for group in groups]
+    paths = [g[0] if len(g) == 1 else Path(g[0]).parent for g in groups]
+    found = _suffixes(paths)
+    return [
+        label if n == 1 else f"{label}, {n} runs"
+        for label, n in zip(found, counts, strict=True)
+    ]
 
 
-def _smooth(y: npt.NDArray[np.float64], episodes: int) -> npt.NDArray[np.float64]:
-    """Return the trailing mean over `episodes` values, fewer at the start."""
-    if episodes == 1:
-        return y
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    ends = np.arange(1, len(y) + 1)
-    starts = np.maximum(ends - episodes, 0)
-    smooth: npt.NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
-    return smooth
-
-
-def _thin(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Curve:
-    """Reduce the points to the ends and the extremes of each interval."""
-    if len(y) <= _POINTS:
-        return x, y
-    stretches = np.array_split(np.arange(len(y)), _POINTS // 2 - 1)
-    extremes = [s[f(y[s])] for s in stretches for f in (np.argmin, np.argmax)]
-    kept = np.unique([0, *extremes, len(y) - 1])
-    return x[kept], y[kept]
-
-
-def _labels(paths: Sequence[str | Path]) -> list[str]:
-    """Return the shortest suffixes of the paths that distinguish them."""
+def _suffixes(paths: Sequence[str | Path]) -> list[str]:
     whole = [os.path.abspath(path).removesuffix(".parquet") for path in paths]
     parts = [Path(path).parts for path in whole]
     for length in range(1, max(map(len, parts)) + 1):
@@ -256,8 +210,9 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
     ]
 
 
-def _title(paths: Sequence[str | Path]) -> str | None:
+def _title(groups: Sequence[Sequence[str | Path]]) -> str | None:
     """Return the agent and environment of runs; None if they differ or are unknown."""
+    paths = [path for group in groups for path in group]
     if not all(RunDirectory(Path(path)).history.exists() for path in paths):
         return None
     names = {Path(os.path.abspath(path)).parts[-3:-1] for path in paths}
@@ -276,16 +231,20 @@ def _figure(
 
     figure = figures.CellFigure(figsize=(9, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    longest = max(x[-1] for x, _ in curves)
+    longest = max(curve.x[-1] for curve in curves)
     long = [unit for unit, length in TIME_UNITS.items() if longest >= 2 * length]
     unit = time_unit or ["second", *long][-1]
-    for n, ((x, y), label) in enumerate(zip(curves, labels, strict=True)):
+    for n, (curve, label) in enumerate(zip(curves, labels, strict=True)):
+        x = curve.x / TIME_UNITS[unit] if benchmark == "time" else curve.x
+        color = _COLORS[n % len(_COLORS)]
+        if curve.band is not None:
+            axes.fill_between(x, *curve.band, color=color, alpha=0.2, linewidth=0)
         axes.plot(
-            x / TIME_UNITS[unit] if benchmark == "time" else x,
-            y,
+            x,
+            curve.y,
             # Matplotlib leaves out labels that begin with _.
             label=f" {label}" if label.startswith("_") else label,
-            color=_COLORS[n % len(_COLORS)],
+            color=color,
             linestyle=_LINES[n // len(_COLORS) % len(_LINES)],
             linewidth=1.5,
             marker="o" if len(x) <= _FEW else None,

@@ -61,13 +61,13 @@ def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
     folder = local_path("runs", folder)
     if not os.path.isdir(folder):
         raise UserError(f"{folder}: there is no such folder; name one that has runs.")
-    rows = [_row(directory) for directory in run_directories(Path(folder))]
+    rows = [run_facts(directory) for directory in run_directories(Path(folder))]
     rows.sort(key=lambda row: str(row["started"]))
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-def _row(directory: RunDirectory) -> dict[str, Any]:
-    """Return the table's row for a run."""
+def run_facts(directory: RunDirectory) -> dict[str, Any]:
+    """Return a run's values by the names of the columns of `runs`; None if unknown."""
     starts, summary = directory.starts(), dict[str, Any]()
     with suppress(UserError):  # of a newer version
         summary = directory.summary()

@@ -16,7 +16,7 @@ def print_options(title: str, options: Iterable[Option]) -> None:
         (option.flag, option.described, _default(option), option.hp_type or "-")
         for option in sorted(options, key=lambda option: option.name)
     ]
-    _console().print(f"{title}\n", soft_wrap=True)
+    console_of().print(f"{title}\n", soft_wrap=True)
     print_table(("flags", "help", "default", "hp_type"), rows, wrapped=[1])
 
 
@@ -29,7 +29,7 @@ def print_table(
         table.add_column(column, no_wrap=i not in wrapped)
     for row in rows:
         table.add_row(*map(printable, row))
-    _console().print(table)
+    console_of().print(table)
 
 
 def print_list(title: str, items: Iterable[str]) -> None:
@@ -37,11 +37,12 @@ def print_list(title: str, items: Iterable[str]) -> None:
     grid = Table.grid(padding=(0, 1))
     for item in items:
         grid.add_row("-", printable(item))
-    _console().print(f"{title}\n", soft_wrap=True)
-    _console().print(grid)
+    console_of().print(f"{title}\n", soft_wrap=True)
+    console_of().print(grid)
 
 
-def _console() -> Console:
+def console_of() -> Console:
+    """Return the console for tables: as wide as the terminal, or 120 characters."""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 120

@@ -2,6 +2,8 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -12,6 +14,8 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import LOCAL_DRIVER, Driver, StartDriver
 from xagents_ray.run.request import Request
 from xagents_ray.run.session import run_session
+from xagents_ray.storage.checkpoints import all_checkpoints
+from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callback
 from xagents_ray.watch.hooks import Hooks, hooks_among
 from xagents_ray.watch.progress import ProgressListener
@@ -68,6 +72,25 @@ def train_request(
         threads,
         notes=notes,
         listeners=callbacks,
+    )
+
+
+def what_next(result: Result) -> str:
+    """Return the lines after a run: what it reached, and commands to go on with."""
+    directory = RunDirectory(Path(result.directory))
+    if not result.directory or not all_checkpoints(directory.checkpoints):
+        return ""
+    means = {"best": result.best_reward, "final": result.mean_reward}
+    reached = [f"{n} mean {mean:.2f}" for n, mean in means.items() if mean is not None]
+    reached.append(str(timedelta(seconds=int(result.seconds))))
+    more = "" if result.signal else f" --max-steps {2 * result.env_steps}"
+    path = directory.quoted
+    return (
+        f"{', '.join(reached)}; files in {path}. Next:\n"
+        f"  xagents-ray evaluate {path}\n"
+        f"  xagents-ray play {path}\n"
+        f"  xagents-ray plot {path}\n"
+        f"  xagents-ray resume {path}{more}\n"
     )
 
 

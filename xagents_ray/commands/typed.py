@@ -78,7 +78,7 @@ def _settings(
     named = [
         f"{_INDENT}{each.name}: {inspect.formatannotation(each.annotation)}"
         for each in inspect.signature(function).parameters.values()
-        if each.kind is each.KEYWORD_ONLY
+        if each.kind is each.KEYWORD_ONLY and each.annotation is not each.empty
     ]
     for row in ALGORITHMS.values():
         # `train` has separate overloads for `seeds`, with another return type.

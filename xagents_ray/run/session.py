@@ -71,8 +71,8 @@ def _train(
     watch: ProgressListener | None,
     callbacks: Sequence[Callback],
 ) -> Result:
-    named = run.config.run.history_checkpoint
-    files = [History(named)] if named is not None else []
+    named = [run.config.run.history_checkpoint]
+    files = [History(path) for path in named if path is not None]
     state = RunState(run, resumed, files)
 
     def end(reason: str, directory: str = "") -> Result:
@@ -87,6 +87,7 @@ def _train(
     if resumed is None:  # fail before Ray starts, which takes seconds
         new_directory(run).path.rmdir()
     try:
+        display.begin("TensorFlow" if run.config.placement.local else "Ray, TensorFlow")
         with ExitStack() as stack:
             driver = stack.enter_context(closing(start(run, signals, display.note)))
             if resumed is not None:

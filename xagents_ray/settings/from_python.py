@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Protocol
 
 from xagents_ray.core import objects
@@ -165,6 +166,19 @@ def _is_optimizer(text: str) -> bool:
         is_plain = not any(isinstance(each, dict) for each in values)
         return is_plain and found["module"] == "keras.optimizers"
     return False
+
+
+def whole_number(text: str) -> str | int:
+    """Return the whole number that a text such as 1e5 or 1.5M means, or the text."""
+    found = re.fullmatch(
+        r"(-?\d{1,9}(?:\.\d{0,9})?)(?:([kM])|e\+?(\d\d?))?", text, re.I
+    )
+    if found is None or text.removeprefix("-").isdigit():
+        return text
+    number, suffix, exponent = found.groups()
+    power = int(exponent or 0) + {"": 0, "k": 3, "m": 6}[(suffix or "").lower()]
+    whole = Decimal(number).scaleb(power)
+    return int(whole) if whole == whole.to_integral() else text
 
 
 def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:

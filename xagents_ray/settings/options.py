@@ -112,20 +112,16 @@ class Option(Facts):
 
     def read(self, text: str) -> Any:
         """Return the value of a command line argument, unchecked."""
-        value: Any = text
         with contextlib.suppress(ValueError):
-            value = self.type(text)
-        if self.type is int and value is text:
-            with contextlib.suppress(ValueError):
-                whole = self.plain(float(text))  # 1e5
-                value = whole if isinstance(whole, int) else text
-        return value
+            return self.type(text)
+        return self.plain(text) if self.type is int else text
 
     def plain(self, value: Any) -> Any:
         """Convert a NumPy value, integral float or path to this option's type.
 
-        If the flag may be bare, True stands for the bare flag and False for no flag.
-        Other values are returned unchanged, for `check` to reject.
+        A whole number may be text such as `1e5`, `100k` or `1.5M`. If the flag may be
+        bare, True stands for the bare flag and False for no flag. Other values are
+        returned unchanged, for `check` to reject.
 
         Raises:
             UserError: an object can't be converted.
@@ -143,6 +139,8 @@ class Option(Facts):
             value = value.item()
         if self.bare and isinstance(value, bool):
             return self.bare if value else self.default
+        if self.type is int and isinstance(value, str):
+            value = from_python.whole_number(value)
         if self.type is int and isinstance(value, float) and value.is_integer():
             return int(value)
         if self.type is str and isinstance(value, Path):

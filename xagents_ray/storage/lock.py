@@ -32,6 +32,23 @@ def locked_directory(directory: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+def is_locked(directory: Path) -> bool:
+    """Return whether a process trains in a run's directory, without writing there."""
+    try:
+        descriptor = os.open(directory / ".lock", os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _lock(directory: Path) -> int | None:
     """Return the descriptor of a new lock; None if locks aren't supported."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW

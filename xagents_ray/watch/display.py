@@ -1,5 +1,9 @@
 """The display of a run: a live table, or plain lines if that is impossible."""
 
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
@@ -11,6 +15,14 @@ from xagents_ray.settings.config import Config
 from xagents_ray.watch.live import Screen
 from xagents_ray.watch.profile import Profile
 from xagents_ray.watch.progress import Progress
+
+_WIDE = 100
+"""Width of a terminal, in characters, from which all values are in one row."""
+_PAIR = 36
+"""Width of a title and its value."""
+_TICK_SECONDS = 0.5
+_LONGEST = 1e9
+"""Seconds to the end, from which they are not shown."""
 
 
 class Display:
@@ -31,16 +43,50 @@ class Display:
         self._recent = (0, 0.0)
         self._speed = 0.0
         self._has_ended = False
+        self._began, self._step = time.monotonic(), ""
+        self._progress: Progress | None = None
+        self._lock, self._left = threading.Lock(), threading.Event()
 
     def __enter__(self) -> "Display":
         self._screen.__enter__()
+        if self._screen.is_live:
+            self.begin("the environment")
+            threading.Thread(target=self._tick, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._screen.__exit__(*error)
+        self._left.set()
+        with self._lock:
+            self._screen.__exit__(*error)
+
+    def begin(self, step: str) -> None:
+        """Show, with a clock, what the start of a run waits for."""
+        self._step = step
+        self._tick_once()
+
+    def _tick(self) -> None:
+        """Refresh the screen whenever the run has not done so for a second."""
+        while not self._left.wait(_TICK_SECONDS):
+            if self._screen.seconds_unchanged > 2 * _TICK_SECONDS:
+                self._tick_once()
+
+    def _tick_once(self) -> None:
+        if not self._screen.is_live or self._has_ended:
+            return
+        # The run may append to a deque meanwhile.
+        with suppress(RuntimeError):
+            if self._progress is not None:
+                self._print(self._progress)
+            elif self._step:
+                self._update(self._starting, str)
+
+    def _starting(self) -> str:
+        passed = timedelta(seconds=int(time.monotonic() - self._began))
+        return f"Starting: {self._step} {passed}"
 
     def show(self, progress: Progress) -> None:
         """Show the progress if an update is due."""
+        self._progress = progress
         every = self._config.display.log_frequency
         if every is not None:
             if progress.episode_count // every > self._lines:
@@ -62,12 +108,19 @@ class Display:
         """Show the final state and why the run ended."""
         self._has_ended = True
         self._print(progress)
-        self._screen.__exit__()
+        self.__exit__()
         self._screen.note(reason)
 
     def _print(self, progress: Progress) -> None:
         """Show the table, or print a line."""
-        self._screen.update(lambda: self._table(progress), lambda: self._line(progress))
+        self._update(lambda: self._table(progress), lambda: self._line(progress))
+
+    def _update(
+        self, table: Callable[[], RenderableType], line: Callable[[], str]
+    ) -> None:
+        with self._lock:
+            if not self._left.is_set():
+                self._screen.update(table, line)
 
     def _line(self, progress: Progress) -> str:
         fields = self._fields(progress)
@@ -89,6 +142,8 @@ class Display:
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),
         }
+        if (left := self._seconds_left(progress)) is not None:
+            fields["left"] = str(timedelta(seconds=int(left)))
         if progress.success_rate is not None:
             fields["success rate"] = number(progress.success_rate)
         replay = self._config.algorithm.replay
@@ -98,6 +153,14 @@ class Display:
             lag = progress.policy_lag
             fields["lag"] = f"{lag['min']}/{lag['mean']:.1f}/{lag['max']}"
         return fields
+
+    def _seconds_left(self, progress: Progress) -> float | None:
+        """Return the seconds to --max-steps at the speed so far; None if unknown."""
+        most, speed = self._config.training.max_steps, progress.steps_per_second
+        if most is None or self._has_ended or not progress.updates or speed <= 0:
+            return None
+        left = max(most - progress.env_steps, 0) / speed
+        return left if left < _LONGEST else None
 
     def _measure(self, progress: Progress) -> float:
         """Return the env steps per second of the last second; at the end, overall."""
@@ -112,12 +175,16 @@ class Display:
         return self._speed or progress.env_steps / max(passed, 1e-9)
 
     def _table(self, progress: Progress) -> RenderableType:
-        table = Table(expand=True)
         fields = self._fields(progress)
+        width = self._screen.console.width
+        if width < _WIDE:
+            table = _in_columns(fields, max(1, width // _PAIR))
+            return Group(table, *self._profiled(), *self._bars(progress))
+        table = Table(expand=True)
         for title, value in fields.items():
             # Columns never shrink, so that borders stay in place.
-            width = self._widths[title] = max(self._widths.get(title, 0), len(value))
-            table.add_column(title, min_width=width)
+            least = self._widths[title] = max(self._widths.get(title, 0), len(value))
+            table.add_column(title, min_width=least)
         table.add_row(*fields.values())
         return Group(table, *self._profiled(), *self._bars(progress))
 
@@ -136,6 +203,16 @@ class Display:
         if max_steps is not None:
             bars.append(_bar("steps", min(progress.env_steps, max_steps), max_steps))
         return bars
+
+
+def _in_columns(fields: Mapping[str, str], count: int) -> Table:
+    """Return titles beside their values, in `count` columns, the reward first."""
+    pairs = sorted(fields.items(), key=lambda pair: pair[0] != "mean reward")
+    table = Table.grid(padding=(0, 2))
+    for begin in range(0, len(pairs), count):
+        cells = [word for pair in pairs[begin : begin + count] for word in pair]
+        table.add_row(*cells)
+    return table
 
 
 def _bar(title: str, done: int, total: int) -> RenderableType:

@@ -124,11 +124,17 @@ class Screen:
         self._live = None if quiet or lines_only else live_output(self.console)
         self._seconds = refresh_seconds if self._live else line_seconds
         self._shown = time.monotonic() if waits else -math.inf
+        self._changed = time.monotonic()
 
     @property
     def is_live(self) -> bool:
         """Whether a table is shown in place."""
         return self._live is not None
+
+    @property
+    def seconds_unchanged(self) -> float:
+        """Seconds since the newest table or line was shown."""
+        return time.monotonic() - self._changed
 
     def __enter__(self) -> "Screen":
         if self._live:
@@ -151,6 +157,7 @@ class Screen:
         self, table: Callable[[], RenderableType], line: Callable[[], str]
     ) -> None:
         """Show a table in place, or print a line if that is impossible."""
+        self._changed = time.monotonic()
         if self._live:
             self._live.update(table(), refresh=True)
         elif not self.quiet:

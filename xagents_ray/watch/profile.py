@@ -38,6 +38,7 @@ class Profile:
         self._rollouts = self._dropped = 0
         self._computing = 0.0
         self._first_phase: float | None = None  # duration in seconds, once it has ended
+        self._n_phases = 0
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
@@ -73,16 +74,27 @@ class Profile:
         if each and self._first_phase is None:
             self._first_phase = each[0]
         self._seconds["learning"] += sum(each)
+        self._n_phases += len(each)
         self._on_the_way(waited - sum(each))
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of the time since the run began, by part."""
-        passed = max((self._ended or time.perf_counter()) - self._began, 1e-9)
-        shares = {part: self._seconds[part] / passed for part in PARTS}
+        """Share of the time since the run began, without compilation, by part."""
+        compiling = self._compiling
+        passed = (self._ended or time.perf_counter()) - self._began - compiling
+        seconds = {**self._seconds, "learning": self._seconds["learning"] - compiling}
+        shares = {part: seconds[part] / max(passed, 1e-9) for part in PARTS}
         busy = shares["stepping"] + shares["acting"]
         shares["waiting"] = max(0.0, 1 - busy)
         return shares
+
+    @property
+    def _compiling(self) -> float:
+        """Seconds by which the first learning phase exceeds the mean of the others."""
+        if self._first_phase is None or self._n_phases == 1:
+            return 0.0
+        later = self._seconds["learning"] - self._first_phase
+        return max(0.0, self._first_phase - later / (self._n_phases - 1))
 
     @property
     def limit(self) -> str:

@@ -65,6 +65,7 @@ class Preset:
     goal: float | None = None  # mean of 20 greedy episodes with the final weights
     expected: str = ""  # result of the preset, or of the source's settings
     source: str = ""  # who reported the result
+    is_recommended: bool = False  # has the best result in the environment
 
 
 def all_presets() -> tuple[Preset, ...]:
@@ -136,6 +137,16 @@ def find_preset(agent: str, env: str, called: str = AUTO_PRESET) -> Preset | Non
     """Return the named preset of an agent for an environment, or None."""
     known = (preset for preset in _of(find_algorithm(agent)) if preset.name == called)
     return next((preset for preset in known if fnmatchcase(env, preset.env)), None)
+
+
+def recommended(env: str) -> Preset | None:
+    """Return the preset with the best recorded result in an environment, or None."""
+    fitting = [
+        preset
+        for preset in all_presets()
+        if preset.is_recommended and fnmatchcase(env, preset.env)
+    ]
+    return min(fitting, key=lambda preset: "*" in preset.env, default=None)
 
 
 def named_preset(agent: str, env: str | None, name: str) -> Preset:

@@ -1,0 +1,110 @@
+"""What a command line may leave out: the agent, and the newest run."""
+
+import os
+import re
+from collections.abc import Sequence
+
+import click
+
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.table import all_algorithms
+from xagents_ray.core.errors import UserError, did_you_mean, printable
+from xagents_ray.settings.run import RunConfig
+from xagents_ray.storage.run_directory import locate_run
+
+_ENV = re.compile(r"(\S+[:/])?[A-Z]\w*-v\d+$")
+"""What the ID of an environment looks like."""
+_WITHOUT_RUN = {"-h", "--help", "--weights"}
+
+
+def with_preset_of(words: Sequence[str]) -> list[str]:
+    """Return the words of `train ENV …` with the best agent there, and its preset.
+
+    Other words are returned unchanged.
+
+    Raises:
+        UserError: no agent has a recorded result in the environment.
+    """
+    env, *others = words or ("",)
+    if env.startswith("-") or env in all_algorithms():
+        return [*words]
+    found = presets.recommended(env)
+    if found is None:
+        _refuse(env)
+        return [*words]
+    if any(word.partition("=")[0] == "--env" for word in others):
+        raise UserError(f"{env} names the environment already: leave out --env.")
+    preset = [] if _value(others, "--preset") is not None else ["--preset=auto"]
+    if "--quiet" not in others:
+        click.echo(
+            f"{found.agent} for {env}, preset: {found.expected}; choose with train "
+            f"AGENT --env {env}"
+        )
+    return [found.agent, "--env", env, *preset, *others]
+
+
+def with_run(words: Sequence[str]) -> list[str]:
+    """Return the words of `play RUN …` or `evaluate RUN …` with the run's agent.
+
+    Without a run or an agent it is the newest run. Words that begin with an agent are
+    returned unchanged, and so are others if there is no run.
+    """
+    first, *others = words or ("",)
+    is_run = first == "last" or os.path.isdir(first)
+    is_other = bool(first) and not is_run and not first.startswith("-")
+    if is_other or first in all_algorithms() or _WITHOUT_RUN & {*words}:
+        return [*words]
+    others = others if is_run else [*words]
+    named = first if is_run else _value(others, "--run")
+    try:
+        agent, path = _located("--run", named or "last", others)
+    except UserError:
+        if named is None:
+            return [*words]
+        raise
+    click.echo(printable(f"{agent} of {path}"), err=True)
+    given = [] if _value(others, "--run") else ["--run", path]
+    return [agent, *given, *others]
+
+
+def run_to_resume(words: Sequence[str]) -> list[str]:
+    """Return the words after `train` that continue the newest run, or a named one.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    is_named = bool(words) and not words[0].startswith("-")
+    named, others = (words[0], words[1:]) if is_named else ("last", words)
+    agent, path = _located("resume", named, others)
+    return [agent, "--resume", path, *others]
+
+
+def _located(flag: str, named: str, words: Sequence[str]) -> tuple[str, str]:
+    """Return the agent of a run, and its directory or the checkpoint that is named."""
+    run_dir = _value(words, "--run-dir") or RunConfig().run_dir
+    directory, _ = locate_run(flag, named, run_dir, None)
+    agent, _ = directory.settings()
+    return agent, str(directory.path) if named == "last" else named
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag among words; "" if it has none, None without it."""
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            after = words[number + 1 : number + 2]
+            return value if equals else "".join(x for x in after if x[:1] != "-")
+    return None
+
+
+def _refuse(env: str) -> None:
+    """Raise UserError if a word is or resembles an environment's ID."""
+    known = {each.env for each in presets.all_presets() if each.is_recommended}
+    hint = did_you_mean(env, known)
+    if hint and not did_you_mean(env, all_algorithms()):
+        raise UserError(f"There is no agent or environment {env!r:.80}{hint}")
+    if _ENV.match(env):
+        raise UserError(
+            f"No agent has a recorded result in {env:.80}: choose one, as in train ppo "
+            f"--env {env:.80} --max-steps 100000."
+        )
