@@ -113,9 +113,7 @@ def wake_seconds(actors: int, burst: int) -> float:
     calls, requested = RayCalls(_Ray(), Signals()), deque[_Result]()
     pool = ActorPool(calls, [1] * actors, lambda _: _Actor(requested), 3)
     weights = _Result()
-    fleet = RolloutScheduler(
-        calls, config, pool, lambda *_: weights, lambda: weights
-    )
+    fleet = RolloutScheduler(calls, config, pool, lambda *_: weights, lambda: weights)
     shards = ReplayShards(
         calls, _SHARDS, lambda _: _Actor(requested), False, n_envs=actors
     )

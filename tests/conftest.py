@@ -35,7 +35,7 @@ _LONG = ("cluster", "commands", "contract", "learning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the rooms with long tests first, so that two workers end together."""
+    """Run the rooms with long tests first, so that the workers end together."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _LONG)
 

@@ -30,6 +30,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     assert len(modules) > 5
     for module in modules:
         monkeypatch.setattr(module, "time", fake)
+
     def wait(bell: Bell, seconds: float) -> None:
         fake.wait_for_bell(bell, seconds)
 

@@ -245,13 +245,20 @@ def test_a_run_ends_with_what_to_do_next() -> None:
 
 def test_a_report_is_one_page(make_run: Make, capsys: Any) -> None:
     first, second = make_run("first"), make_run("second", state_to_input="<script>")
-    words = ["report", str(first.path), str(second.path), "--no-video", "-o", "a/r.html"]
+    words = [
+        "report",
+        str(first.path),
+        str(second.path),
+        "--no-video",
+        "-o",
+        "a/r.html",
+    ]
     assert cli.run(words) == 0
     assert capsys.readouterr().out == "a/r.html\n"
     page = Path("a/r.html").read_text(encoding="utf-8")
     assert "<svg" in page and "ppo on CartPole-v1" in page
     assert "<script" not in page and "&lt;script&gt;" in page
-    assert "src=" not in page and "href=\"http" not in page
+    assert "src=" not in page and 'href="http' not in page
 
 
 def test_a_report_says_what_could_not_be_filmed(make_run: Make) -> None:

@@ -236,7 +236,9 @@ def _acts(option: Option) -> bool:
 @click.option("--title", "env", help="Title above the plot.")
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
-@click.option("--output", default="history.png", help="A .png, .svg or .pdf. [history.png]")
+@click.option(
+    "--output", default="history.png", help="A .png, .svg or .pdf. [history.png]"
+)
 def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
     _plot(histories or ["last"], agents or None, **rest)
     click.echo(rest["output"])

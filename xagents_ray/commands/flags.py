@@ -59,8 +59,9 @@ class Command(click.Command):
             hint = hint or f": see {ctx.command_path} --help."
             raise UserError(f"There is no flag {name}{hint}") from None
 
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """Write the flags in sections, on lines of their own if there is no room."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for each in self.get_params(ctx):

@@ -52,7 +52,11 @@ def show_run(run_dir: str, run: str) -> None:
     """Show a run's settings and results."""
     directory = _find(run, run_dir)
     agent, settings = directory.settings()
-    facts = {**run_facts(directory), "state": _state(directory), "curve": _curve(directory)}
+    facts = {
+        **run_facts(directory),
+        "state": _state(directory),
+        "curve": _curve(directory),
+    }
     given = {name: value for name, value in settings.items() if value is not None}
     for name, value in {**facts, "agent": agent, **given}.items():
         if value is not None:
@@ -88,7 +92,9 @@ def delete_runs(run_dir: str, runs: Sequence[str], yes: bool) -> None:
         if each.path.is_symlink():
             raise UserError(f"{each.path} is a link: delete it with rm.")
     if not yes and not sys.stdin.isatty():
-        raise UserError("runs rm asks before it deletes: add --yes, as nobody can answer.")
+        raise UserError(
+            "runs rm asks before it deletes: add --yes, as nobody can answer."
+        )
     many = pluralize(len(found), "run")
     names = "\n".join(printable(str(each.path)) for each in found)
     if yes or click.confirm(f"{names}\nDelete {many}?"):
@@ -196,7 +202,9 @@ def _age(seconds: float) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value))
-    return f"{value:,.2f}" if isinstance(value, float) and abs(value) >= 1 else str(value)
+    return (
+        f"{value:,.2f}" if isinstance(value, float) and abs(value) >= 1 else str(value)
+    )
 
 
 def _delete(path: Path) -> None:

@@ -62,9 +62,12 @@ RUNS = {
 }
 
 
+QUICK = {"dqn-rainbow", "ppo-pong", "sac"}
+
+
 @pytest.mark.parametrize(
     "name",
-    [*(n for n in RUNS if n != "dqn"), pytest.param("dqn", marks=pytest.mark.slow)],
+    [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in RUNS],
 )
 def test_local_and_one_remote_actor_agree(
     name: str, train_all: TrainAll, cluster: str
@@ -174,7 +177,7 @@ ENDING = r"Stopped by %s\nTo continue: xagents-ray train ppo --resume runs/ppo/\
         (["--local"], None, signal.SIGINT, os.kill),
         ([], None, signal.SIGINT, os.kill),
         ([], None, signal.SIGTERM, os.killpg),
-        ([], 3.0, signal.SIGINT, os.kill),
+        pytest.param([], 3.0, signal.SIGINT, os.kill, marks=pytest.mark.slow),
         ([], 6.0, signal.SIGTERM, os.kill),
     ],
 )

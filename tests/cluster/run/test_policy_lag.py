@@ -52,7 +52,7 @@ def test_a_lagged_run_repeats_itself(train_all: TrainAll, cluster: str) -> None:
     assert first["policy_lag"]["max"] == 1
 
 
-@pytest.mark.parametrize("agent", ["ppo", "acer"])
+@pytest.mark.parametrize("agent", ["ppo", pytest.param("acer", marks=pytest.mark.slow)])
 def test_free_actors_stay_within_the_bound(
     train: Train, cluster: str, agent: str
 ) -> None:
@@ -68,7 +68,9 @@ def test_free_actors_stay_within_the_bound(
         assert run["failures"] == {}
 
 
-@pytest.mark.parametrize("agent", ["a3c", "impala"])
+@pytest.mark.parametrize(
+    "agent", ["a3c", pytest.param("impala", marks=pytest.mark.slow)]
+)
 def test_agents_whose_actors_run_free_by_default(
     train: Train, cluster: str, agent: str
 ) -> None:

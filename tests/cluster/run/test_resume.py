@@ -88,7 +88,11 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize(
     "name",
-    ["ppo-pendulum", "dqn", "acer", pytest.param("sac", marks=pytest.mark.slow)],
+    [
+        "ppo-pendulum",
+        "dqn",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("acer", "sac")),
+    ],
 )
 def test_a_run_in_two_sessions_is_one(
     name: str, train: Train, train_all: TrainAll, tmp_path: Path
@@ -128,7 +132,13 @@ def end(process: BaseProcess, number: signal.Signals) -> int | None:
     return process.exitcode
 
 
-@pytest.mark.parametrize("kills", [[signal.SIGKILL] * 3, [signal.SIGTERM]])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [signal.SIGKILL] * 3,
+        pytest.param([signal.SIGTERM], marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_continues_as_if_unbroken(
     kills: list[signal.Signals], train: Train
 ) -> None:
