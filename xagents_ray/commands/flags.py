@@ -10,7 +10,6 @@ import click
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.settings.options import Option, suggest_option
 
-
 _ORDER = ("Environment", "Agent", "Run", "Watching", "Where it runs", "Options")
 """Titles of the sections of a help."""
 _NARROW = 70

@@ -182,8 +182,8 @@ def _times(run: RunDirectory) -> str:
     if not shares:
         return "<p>Unknown: the run has not ended in order.</p>"
     rows = "".join(
-        f"<tr><td>{_text(part)}</td><td>{share:.0%}</td><td class='share'><div class='bar' "
-        f"style='width:{min(share, 1):.0%}'></div></td></tr>"
+        f"<tr><td>{_text(part)}</td><td>{share:.0%}</td><td class='share'>"
+        f"<div class='bar' style='width:{min(share, 1):.0%}'></div></td></tr>"
         for part, share in shares.items()
     )
     note = (

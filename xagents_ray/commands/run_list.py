@@ -212,5 +212,5 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as error:
         raise UserError(
-            f"{path} can't be deleted whole ({error.strerror}): delete the rest by hand."
+            f"{path} can't be deleted whole ({error.strerror}): delete the rest."
         ) from None
