@@ -150,7 +150,8 @@ class RolloutScheduler:
         """Take the results of the calls that have ended, in each actor's order."""
         ended = self._calls.bell.ended
         while ended:
-            (slot, call), call.ended = ended.popleft()
+            (slot, call), future = ended.popleft()
+            call.ended = future
             while slot.calls and slot.calls[0].ended is not None:
                 self._collect(slot)
 
