@@ -199,11 +199,13 @@ def test_the_reward_is_visible_in_every_terminal(width: int) -> None:
     progress.steady, progress.learned_until = (1_000, 10.0), (5_000, 20.0)
     progress.updates = 1
     with Display(config, console) as display:
+        display.metrics = {"loss": 0.0123, "q_value": 45.6, "grad_norm": 7.0}
         display.show(progress)
     lines = text.getvalue().splitlines()
     assert any("mean reward" in line for line in lines)
     assert any("12.50" in line for line in lines)
     assert any("left" in line for line in lines) and "0:03:57" in text.getvalue()
+    assert "0.0123" in text.getvalue() and "45.6" in text.getvalue()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

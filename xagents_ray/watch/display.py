@@ -18,6 +18,8 @@ from xagents_ray.watch.progress import Progress
 
 _WIDE = 100
 """Width of a terminal, in characters, from which all values are in one row."""
+_WIDEST = 130
+"""Width from which metrics have room in that row."""
 _PAIR = 36
 """Width of a title and its value."""
 _TICK_SECONDS = 0.5
@@ -40,6 +42,7 @@ class Display:
         )
         self._lines, self._widths = 0, dict[str, int]()
         self.profile: Profile | None = None
+        self.metrics: Mapping[str, float] = {}  # of the newest learning phase
         self._recent = (0, 0.0)
         self._speed = 0.0
         self._has_ended = False
@@ -175,8 +178,9 @@ class Display:
         return self._speed or progress.env_steps / max(passed, 1e-9)
 
     def _table(self, progress: Progress) -> RenderableType:
-        fields = self._fields(progress)
-        width = self._screen.console.width
+        fields, width = self._fields(progress), self._screen.console.width
+        if width < _WIDE or width >= _WIDEST:
+            fields |= self._learned()
         if width < _WIDE:
             table = _in_columns(fields, max(1, width // _PAIR))
             return Group(table, *self._profiled(), *self._bars(progress))
@@ -187,6 +191,15 @@ class Display:
             table.add_column(title, min_width=least)
         table.add_row(*fields.values())
         return Group(table, *self._profiled(), *self._bars(progress))
+
+    def _learned(self) -> dict[str, str]:
+        """Return a loss, and the entropy or a Q-value, of the newest learning phase."""
+        shown: dict[str, str] = {}
+        for names in (("loss", "policy_loss"), ("entropy", "q_value")):
+            known = [name for name in names if name in self.metrics]
+            for name in known[:1]:
+                shown[name.replace("_", " ")] = f"{self.metrics[name]:.3g}"
+        return shown
 
     def _profiled(self) -> list[str]:
         """Return a line about the time profile, if the user requested it."""

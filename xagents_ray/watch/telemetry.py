@@ -73,7 +73,7 @@ class Telemetry:
                 continue
             check_finite(metrics, self._progress.env_steps)
             self._advise(metrics)
-            self._metrics = metrics
+            self._metrics = self._display.metrics = metrics
             self._recorder.metrics(self._progress.env_steps, self._tracked)
             self._callbacks(Callback.on_update, metrics)
 
