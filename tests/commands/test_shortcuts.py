@@ -16,6 +16,7 @@ import xagents_ray
 from xagents_ray.algorithms.presets import all_presets
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands import cli, shortcuts
+from xagents_ray.commands.doctor import this_machine
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
@@ -295,3 +296,24 @@ def test_runs_below_a_directory_are_one_curve_with_a_band(make_run: Make) -> Non
     assert labels == ["other", "CartPole-v1, 3 runs"]
     assert len(figure.axes[0].collections) == 1  # the band
     assert Path("all.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_bare_doctor_examines_this_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(this_machine, "_RAY_SECONDS", 0.0)  # its tests start Ray
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    assert cli.run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in out.splitlines()
+        if line.startswith("|")
+    ]
+    found = {row[0]: row[1:] for row in rows}
+    assert f"xagents-ray {xagents_ray.__version__}" in found["versions"][1]
+    assert {"GPU", "memory", "disk", "shared memory"} <= found.keys()
+    assert found["W&B"][1].startswith("not logged in")
+    assert found["Ray"] == ["warning", "not started within 0 s"]
+    assert "use --local, which needs no Ray" in out

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pkgutil import resolve_name
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import (
@@ -16,12 +14,20 @@ from xagents_ray.algorithms.table import (
     find_algorithm,
     plugin_failures,
 )
-from xagents_ray.commands.cli import CONTEXT, HELP, root
+from xagents_ray.commands.cli import CONTEXT, HELP
 from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
+from xagents_ray.commands.later import later
 from xagents_ray.commands.launch import launch_group
+from xagents_ray.commands.plain_commands import (
+    completion_command,
+    help_command,
+    plot_command,
+    report_command,
+    resume_command,
+)
 from xagents_ray.commands.presets import list_presets
 from xagents_ray.commands.run_list import runs_group
-from xagents_ray.commands.shortcuts import run_to_resume, with_preset_of, with_run
+from xagents_ray.commands.shortcuts import with_preset_of, with_run
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.training_run import train_with, what_next
 from xagents_ray.core.errors import Broken, EnvironmentFault, UserError
@@ -29,7 +35,6 @@ from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, flag, option, options
-from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -85,6 +90,8 @@ class _Agents(click.Group):
         varies: whether options with an hp_type take several values.
         refused: names of the settings that the command rejects.
         complete: function that completes the words after the command.
+        bare: function that is called without words; it returns whether all is well.
+            None prints the options that all agents share.
     """
 
     def __init__(
@@ -96,11 +103,12 @@ class _Agents(click.Group):
         varies: bool = False,
         refused: Collection[str] = (),
         complete: Callable[[Sequence[str]], list[str]] = list,
+        bare: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(name, help=HELP[name], invoke_without_command=True)
         self.callback, self._shared, self._call = self._print, shared, call
         self._own, self._varies, self._refused = own, varies, refused
-        self._complete = complete
+        self._complete, self._bare = complete, bare
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -152,8 +160,12 @@ class _Agents(click.Group):
         for each in plugin_failures().values():
             formatter.write(f"\n{each}\n")
 
-    def _print(self) -> None:
+    def _print(self) -> int:
         """Print the options shared by all agents, if no agent is given."""
+        if self._bare is not None:
+            if click.get_current_context().invoked_subcommand is None:
+                return 0 if self._bare() else 2
+            return 0
         if click.get_current_context().invoked_subcommand is None:
             print_options(f"xagents-ray {self.name} <agent>", self._shared)
             click.echo(f"\nAgents: {', '.join(all_algorithms())}")
@@ -162,6 +174,7 @@ class _Agents(click.Group):
             click.echo(
                 f"Use xagents-ray {self.name} <agent> to see the agent's options too"
             )
+        return 0
 
     def _run(
         self, algorithm: Algorithm, shown: Sequence[Option], /, **given: Any
@@ -182,21 +195,11 @@ class _Agents(click.Group):
         return None if signal is None else 128 + signal
 
 
-def _later(path: str) -> Callable[..., Any]:
-    """Return a function that imports the one with this path when it is called.
-
-    Other commands than `train` would delay its first line by 40 ms.
-    """
-    return lambda *given, **settings: resolve_name(path)(*given, **settings)
-
-
-_train_seeds = _later("xagents_ray.commands.seeds:train_seeds")
-_play = _later("xagents_ray.commands.episodes:play_with")
-_evaluate = _later("xagents_ray.commands.episodes:evaluate_with")
-_tune = _later("xagents_ray.commands.tune:tune_from_shell")
-_run_doctor = _later("xagents_ray.commands.doctor.command:run_doctor")
-_report = _later("xagents_ray.commands.report:report")
-_plot = _later("xagents_ray.commands.plot:plot_history")
+_train_seeds = later("xagents_ray.commands.seeds:train_seeds")
+_play = later("xagents_ray.commands.episodes:play_with")
+_evaluate = later("xagents_ray.commands.episodes:evaluate_with")
+_tune = later("xagents_ray.commands.tune:tune_from_shell")
+_run_doctor = later("xagents_ray.commands.doctor.command:run_doctor")
 
 
 def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
@@ -226,67 +229,15 @@ def _acts(option: Option) -> bool:
     return option.acts or option.explores
 
 
-@click.command("plot", cls=Command, context_settings=CONTEXT, help=HELP["plot"])
-@click.argument("histories", nargs=-1)
-@click.option(
-    "--column", "plot", default="mean_reward", help="Column to draw. [mean_reward]"
-)
-@click.option("--by", "benchmark", type=click.Choice(["step", "time"]), default="step")
-@click.option("--labels", "agents", multiple=True, help="One for each history.")
-@click.option("--title", "env", help="Title above the plot.")
-@click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
-@click.option("--run-dir", help="Directory of runs, for last. [runs]")
-@click.option(
-    "--output", default="history.png", help="A .png, .svg or .pdf. [history.png]"
-)
-def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
-    _plot(histories or ["last"], agents or None, **rest)
-    click.echo(rest["output"])
-    return 0
-
-
-@click.command(
-    "resume",
-    context_settings={**CONTEXT, "ignore_unknown_options": True},
-    help=HELP["resume"],
-)
-@click.argument(
-    "words", nargs=-1, type=click.UNPROCESSED, metavar="[RUN] [FLAGS OF TRAIN]"
-)
-def resume_command(words: Sequence[str]) -> Any:
-    train: click.Command = COMMANDS["train"]
-    return train.main(run_to_resume(words), "xagents-ray train", standalone_mode=False)
-
-
-@click.command("report", context_settings=CONTEXT, help=HELP["report"])
-@click.argument("runs", nargs=-1)
-@click.option("--output", "-o", default="report.html", help="File. [report.html]")
-@click.option("--no-video", is_flag=True, help="Film no episode.")
-@click.option("--run-dir", default=RunConfig.run_dir, help="Directory of runs. [runs]")
-def report_command(
-    runs: Sequence[str], output: str, no_video: bool, run_dir: str
-) -> None:
-    click.echo(_report(runs or "last", output, video=not no_video, run_dir=run_dir))
-
-
-@click.command("help", context_settings=CONTEXT, help=HELP["help"])
-@click.argument("words", nargs=-1, metavar="[COMMAND] [AGENT]")
-def help_command(words: Sequence[str]) -> Any:
-    return root.main([*words, "--help"], "xagents-ray", standalone_mode=False)
-
-
-@click.command("completion", context_settings=CONTEXT, help=HELP["completion"])
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion_command(shell: str) -> None:
-    """Print what `eval "$(xagents-ray completion bash)"` runs."""
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(root, {}, "xagents-ray", "_XAGENTS_RAY_COMPLETE").source())
-
-
 _ALL: Sequence[click.Command] = (
     _Agents("train", _of(*GROUPS.values()), _train, complete=with_preset_of),
-    _Agents("doctor", _of(*GROUPS.values()), _doctor, complete=with_preset_of),
+    _Agents(
+        "doctor",
+        _of(*GROUPS.values()),
+        _doctor,
+        complete=with_preset_of,
+        bare=later("xagents_ray.commands.doctor.command:run_machine_doctor"),
+    ),
     resume_command,
     _Agents(
         "play",

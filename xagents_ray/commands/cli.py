@@ -16,7 +16,7 @@ from xagents_ray.core.version import __version__
 
 HELP = {
     "train": "Train given an agent and environment",
-    "doctor": "Check within 20 seconds what `train` with the same flags needs",
+    "doctor": "Check this machine, or what `train` with the same flags needs",
     "resume": "Continue the newest run, or the one in a directory",
     "play": "Play an episode given a trained agent and environment",
     "evaluate": "Measure a trained agent's mean reward",
