@@ -76,21 +76,24 @@ def train_request(
 
 
 def what_next(result: Result) -> str:
-    """Return the lines after a run: what it reached, and commands to go on with."""
+    """Return the lines after a run: what it reached, and commands to go on with.
+
+    They are empty after a signal: a line that says how to continue is there already.
+    """
     directory = RunDirectory(Path(result.directory))
-    if not result.directory or not all_checkpoints(directory.checkpoints):
+    is_stopped = result.signal is not None or not result.directory
+    if is_stopped or not all_checkpoints(directory.checkpoints):
         return ""
     means = {"best": result.best_reward, "final": result.mean_reward}
     reached = [f"{n} mean {mean:.2f}" for n, mean in means.items() if mean is not None]
     reached.append(str(timedelta(seconds=int(result.seconds))))
-    more = "" if result.signal else f" --max-steps {2 * result.env_steps}"
     path = directory.quoted
     return (
         f"{', '.join(reached)}; files in {path}. Next:\n"
         f"  xagents-ray evaluate {path}\n"
         f"  xagents-ray play {path}\n"
         f"  xagents-ray plot {path}\n"
-        f"  xagents-ray resume {path}{more}\n"
+        f"  xagents-ray resume {path} --max-steps {2 * result.env_steps}\n"
     )
 
 
