@@ -257,8 +257,9 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     done = python(*command, "--max-steps", "2000", timeout=120)
     assert done.returncode == 0
     assert done.stderr == ""
-    lines = done.stdout.splitlines()
+    *lines, reached, _, _, _, resume = done.stdout.splitlines()
     assert lines[-1] == "Reached --max-steps"
+    assert reached.endswith(". Next:") and "resume runs/ppo/" in resume
     assert lines[0] == "Starting Ray..."
     assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[1])
     assert lines[2].startswith("ppo has a preset for CartPole-v1: add --preset.")
