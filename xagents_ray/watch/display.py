@@ -52,7 +52,7 @@ class Display:
 
     def __enter__(self) -> "Display":
         self._screen.__enter__()
-        if self._screen.is_live:
+        if self._screen.may_tick:
             self.begin("the environment")
             threading.Thread(target=self._tick, daemon=True).start()
         return self
@@ -74,7 +74,7 @@ class Display:
                 self._tick_once()
 
     def _tick_once(self) -> None:
-        if not self._screen.is_live or self._has_ended:
+        if not self._screen.may_tick or self._has_ended:
             return
         # The run may append to a deque meanwhile.
         with suppress(RuntimeError):

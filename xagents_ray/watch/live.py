@@ -132,6 +132,11 @@ class Screen:
         return self._live is not None
 
     @property
+    def may_tick(self) -> bool:
+        """Whether a thread may refresh it; a notebook shows what its main thread does."""
+        return isinstance(self._live, Live)
+
+    @property
     def seconds_unchanged(self) -> float:
         """Seconds since the newest table or line was shown."""
         return time.monotonic() - self._changed
