@@ -23,6 +23,7 @@ import optuna
 import psutil
 import pytest
 import yaml
+from measured import slowness
 from optuna.trial import FrozenTrial
 from processes import has_ended, python, start, wait_for
 
@@ -33,7 +34,7 @@ from xagents_ray.run.child import Child
 _TUNE = ["-m", "xagents_ray", "tune"]
 _PPO = "ppo --env CartPole-v1 --local --study s --jit off"
 _RANGE = "--lr 1e-5 1e-2 --n-envs 4 8"
-_GAP_SECONDS = 3.0
+_GAP_SECONDS = 3.0  # on a machine of the usual speed
 _MORE_MEMORY = 1.1
 
 
@@ -130,7 +131,8 @@ def test_a_trial_is_a_run_like_any_other(swept: tuple[Path, str]) -> None:
 
 
 def test_trials_follow_each_other_at_once(swept: tuple[Path, str]) -> None:
-    assert statistics.median(gaps(study(swept[0]).trials, 2)) <= _GAP_SECONDS
+    most = _GAP_SECONDS * slowness()
+    assert statistics.median(gaps(study(swept[0]).trials, 2)) <= most
 
 
 def test_pictures_and_a_preset_are_left(swept: tuple[Path, str]) -> None:
@@ -430,7 +432,7 @@ def test_memory_stays_flat_over_fifty_trials() -> None:
     print("of everything:", {n: round(wholes[n] / 2**20) for n in sorted(wholes)})
     print("gaps:", sorted(round(gap, 2) for gap in gaps(trials, 1)))
     assert own[-1] <= own[4] * _MORE_MEMORY
-    assert statistics.median(gaps(trials, 1)) <= _GAP_SECONDS
+    assert statistics.median(gaps(trials, 1)) <= _GAP_SECONDS * slowness()
     late = [size for ended, size in wholes.items() if ended >= 45]
     early = [size for ended, size in wholes.items() if 4 <= ended <= 8]
     assert statistics.median(late) <= statistics.median(early) * _MORE_MEMORY
