@@ -50,7 +50,7 @@ def with_run(words: Sequence[str]) -> list[str]:
     returned unchanged, and so are others if there is no run.
     """
     first, *others = words or ("",)
-    is_run = first == "last" or os.path.isdir(first)
+    is_run = first == "last" or os.sep in first or os.path.isdir(first)
     is_other = bool(first) and not is_run and not first.startswith("-")
     if is_other or first in all_algorithms() or _WITHOUT_RUN & {*words}:
         return [*words]
