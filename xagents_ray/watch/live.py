@@ -133,7 +133,7 @@ class Screen:
 
     @property
     def may_tick(self) -> bool:
-        """Whether a thread may refresh it; a notebook shows what its main thread does."""
+        """Whether a thread may refresh it, which a notebook does not expect."""
         return isinstance(self._live, Live)
 
     @property
