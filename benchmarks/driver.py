@@ -115,7 +115,7 @@ def wake_seconds(actors: int, burst: int) -> float:
     weights = _Result()
     fleet = RolloutScheduler(calls, config, pool, lambda *_: weights, lambda: weights)
     shards = ReplayShards(
-        calls, _SHARDS, lambda _: _Actor(requested), False, n_envs=actors
+        calls, _SHARDS, lambda _: _Actor(requested), False, total_envs=actors
     )
     pool.wait_until_ready()
     fleet.tend(0)

@@ -21,7 +21,7 @@ from policies import policy_of
 from processes import has_ended, python, start, wait_for
 from stepping import Stepping
 
-from benchmarks import learning, one_start, peer, peer_rlox, startup
+from benchmarks import driver, learning, one_start, peer, peer_rlox, startup
 from benchmarks.__main__ import cli
 from benchmarks.cores import _weights
 from benchmarks.learned import HEADS, Learned, Reached, comparison, read_all
@@ -619,3 +619,20 @@ def test_no_preset_fits() -> None:
     of_all_games = ("a2c", "PongNoFrameskip-v4")
     assert of_all_games not in pairs([], [])
     assert of_all_games in pairs([], ["PongNoFrameskip-v4"])
+
+
+def test_a_wake_of_the_driver_asks_for_what_has_ended_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its cost doesn't grow with the actors: Ray is asked for few references."""
+    asked, wait = list[int](), driver._Ray.wait
+
+    def counted(references: Any, num_returns: int, **limits: Any) -> Any:
+        asked.append(len(references))
+        return wait(references, num_returns, **limits)
+
+    monkeypatch.setattr(driver, "_SECONDS", 0.0)
+    monkeypatch.setattr(driver._Ray, "wait", staticmethod(counted))
+    assert driver.wake_seconds(400, 5) > 0
+    wakes = asked[400:]  # after the starts
+    assert wakes and max(wakes) <= 2

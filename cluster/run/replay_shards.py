@@ -45,7 +45,7 @@ class ReplayShards:
         draws_trajectories: whether a batch consists of trajectories of every
             environment instead of transitions.
         round_bytes: size of a round's trajectories, in bytes.
-        n_envs: number of environments of the run, whose data the shards divide; 0 if
+        total_envs: environments of the run, whose data the shards divide; 0 if
             it is unknown, and every shard gets all trajectories.
     Attributes:
         actors: handles of the shards.
@@ -62,14 +62,14 @@ class ReplayShards:
         make: Callable[[int], Any],
         draws_trajectories: bool,
         round_bytes: int = 0,
-        n_envs: int = 0,
+        total_envs: int = 0,
     ) -> None:
         self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories
         self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
         self._backoff = StoreBackoff(calls)
         self._fills = [Fill(0, False)] * count
-        bounds = shard_bounds(n_envs, count)
+        bounds = shard_bounds(total_envs, count)
         self._envs = [range(*each) for each in pairwise(bounds)]
         self.seconds = 0.0
         self.actors = [make(number) for number in range(count)]

@@ -402,3 +402,17 @@ def test_why_a_shard_does_not_start(
     monkeypatch.setattr(_Elsewhere, "start", start)
     with pytest.raises(kind, match=said):
         _Shards(ray, _run())
+
+
+def test_a_shard_gets_the_trajectories_of_its_environments(ray: FakeRay) -> None:
+    made = [FakeActor(ray, _Takes()) for _ in range(4)]
+    calls = RayCalls(ray, Signals())
+    shards = ReplayShards(calls, 4, lambda n: made[n], False, total_envs=8)
+    lost = Ref(error=ObjectLostError("1", None, ""))
+    shards.insert([Ref(0), Ref(1), Ref(2)], [range(2), range(2, 3), range(3, 4)])
+    assert [each.instance.inserted for each in made] == [[1], [2], [], []]
+    shards.insert([lost, Ref(3)], [range(1, 6), range(6, 8)])
+    assert [each.instance.inserted for each in made] == [[1, 0], [2, 0], [0], [1]]
+    assert calls.log.counts == {"trajectories": 1}  # of all shards that lack it
+    shards.insert([])  # asks all
+    assert [each.instance.inserted[-1] for each in made] == [0] * 4
