@@ -55,7 +55,7 @@ def test_it_learns_what_it_learns_without_them(agent: str, tolerance: float) -> 
         learner._widths = sizes
         learned.append((learner.update(given, 0), learner.state.arrays()))
     (metrics, arrays), (others, wide) = learned
-    assert others == pytest.approx(metrics, rel=1e-4, abs=1e-5)
+    assert others == pytest.approx(metrics, rel=tolerance, abs=1e-5)
     assert_close(wide, arrays, atol=tolerance)
 
 
