@@ -71,10 +71,12 @@ def test_words_that_name_an_agent_stay(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["CartPol-v1"], "no agent or environment 'CartPol-v1'; did you mean CartPole"),
-        (["Taxi-v3"], "No agent has a recorded result in Taxi-v3: choose one, as in"),
-        (["CartPole-v1", "--env", "Taxi-v3"], "leave out --env"),
-        (["CartPole-v1", "--env=Taxi-v3"], "leave out --env"),
+        (["CartPol-v1"], "did you mean CartPole-v1"),
+        (["CartPole-v0"], "No agent has a recorded result in CartPole-v0: choose one"),
+        (["nowhere:Own-v0"], "No agent has a recorded result in nowhere:Own-v0: "),
+        (["Taxi-v4"], "No agent has a recorded result in Taxi-v4: choose one, as in"),
+        (["CartPole-v1", "--env", "Taxi-v4"], "leave out --env"),
+        (["CartPole-v1", "--env=Taxi-v4"], "leave out --env"),
         (["pppo"], "There is no agent 'pppo'; did you mean ppo"),
     ],
 )

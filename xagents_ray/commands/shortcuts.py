@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Sequence
+from pkgutil import resolve_name
 
 import click
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import all_algorithms
-from xagents_ray.core.errors import UserError, did_you_mean, printable
+from xagents_ray.core.errors import UserError, printable
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import locate_run
 
@@ -98,13 +99,12 @@ def _value(words: Sequence[str], flag: str) -> str | None:
 
 
 def _refuse(env: str) -> None:
-    """Raise UserError if a word is or resembles an environment's ID."""
-    known = {each.env for each in presets.all_presets() if each.is_recommended}
-    hint = did_you_mean(env, known)
-    if hint and not did_you_mean(env, all_algorithms()):
-        raise UserError(f"There is no agent or environment {env!r:.80}{hint}")
-    if _ENV.match(env):
-        raise UserError(
-            f"No agent has a recorded result in {env:.80}: choose one, as in train ppo "
-            f"--env {env:.80} --max-steps 100000."
-        )
+    """Raise UserError if a word looks like an environment's ID."""
+    if _ENV.match(env) is None:
+        return
+    if ":" not in env:
+        resolve_name("xagents_ray.actors.envs.registry:check_env_id")(env)
+    raise UserError(
+        f"No agent has a recorded result in {env:.80}: choose one, as in train ppo "
+        f"--env {env:.80} --max-steps 100000."
+    )
