@@ -31,8 +31,7 @@ class RolloutLimits:
         self._seconds: deque[float] = deque(maxlen=100)  # of the newest rollouts
         self._longest = 0.0
         # Calls whose weights were not ready yet, by the reference to these.
-        self._waiting: dict[Any, list[tuple[RolloutCall, ActorSlot]]]
-        self._waiting = defaultdict(list)
+        self._waiting = defaultdict[Any, list[tuple[RolloutCall, ActorSlot]]](list)
         self._first: _Running = OrderedDict()  # of their actors
         self._later: _Running = OrderedDict()
 

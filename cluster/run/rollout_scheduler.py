@@ -85,8 +85,8 @@ class RolloutScheduler:
         deadline = time.monotonic() + (self._pipeline.round_deadline or math.inf)
         while True:
             self.tend()
-            is_late = not self._awaited or time.monotonic() >= deadline
-            if self._finished and is_late:
+            is_over = not self._awaited or time.monotonic() >= deadline
+            if self._finished and is_over:
                 return self._take(self._finished)
             if not self._awaited and self._actors.n_ready and self._launched:
                 self.launch(*self._launched)

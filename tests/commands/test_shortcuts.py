@@ -107,8 +107,8 @@ def test_the_newest_run_is_taken(make_run: Make, monkeypatch: Any) -> None:
     assert shortcuts.with_run([first]) == ["a2c", "--run", first]
     assert shortcuts.with_run(["--run", first]) == ["a2c", "--run", first]
     assert shortcuts.with_run(["ppo", "--run", "last"]) == ["ppo", "--run", "last"]
-    given = ["--weights", "a.npz"]
-    assert shortcuts.with_run(given) == given
+    for given in (["--weights", "a.npz"], ["--weights=a.npz"], ["--help"]):
+        assert shortcuts.with_run(given) == given
     with pytest.raises(UserError, match="runs/none: there is no such directory"):
         shortcuts.with_run(["runs/none"])
     assert shortcuts.run_to_resume([]) == ["ppo", "--resume", path]
@@ -266,6 +266,27 @@ def test_a_report_is_one_page(make_run: Make, capsys: Any) -> None:
     assert "<svg" in page and "ppo on CartPole-v1" in page
     assert "<script" not in page and "&lt;script&gt;" in page
     assert "src=" not in page and 'href="http' not in page
+
+
+def test_files_from_others_are_listed_and_reported(make_run: Make, capsys: Any) -> None:
+    """Their values may have any type."""
+    path = make_run("first").path
+    (path / "run.json").write_text('["no start", 5, {"started": 7, "versions": []}]')
+    (path / "summary.json").write_text(
+        '{"env_steps": "many", "last_reward": [], "failures": 3, "profile": {"shares": '
+        '{"learning": "all"}}}'
+    )
+    assert cli.run(["runs"]) == 0
+    cells = [c.strip() for c in capsys.readouterr().out.split("|") if c.strip()]
+    assert cells[cells.index("first") + 1 :][:2] == ["-", "-"]
+    assert cli.run(["runs", "show"]) == 0
+    assert cli.run(["report", "--no-video"]) == 0
+    assert "Unknown: the run has not ended in order" in Path("report.html").read_text()
+
+
+def test_an_empty_report_is_refused() -> None:
+    with pytest.raises(UserError, match="nothing to report; name one run or more"):
+        xagents_ray.report([])
 
 
 def test_a_report_says_what_could_not_be_filmed(make_run: Make) -> None:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from checkout import ROOT
@@ -66,6 +67,13 @@ def known() -> dict[str, list[Option]]:
     return found
 
 
+def flags_of(command: click.Command) -> set[str]:
+    """Return the flags of a command that no option of an agent describes."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    own = {name for param in command.params for name in param.opts}
+    return own.union(*map(flags_of, below))
+
+
 def text_of(page: str) -> str:
     return (DOCS / page).read_text(encoding="utf-8")
 
@@ -73,12 +81,12 @@ def text_of(page: str) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_flag_is_an_option(page: str) -> None:
     flags = known()
-    plot = {name for param in COMMANDS["plot"].params for name in param.opts}
+    plain = set[str]().union(*map(flags_of, COMMANDS.values()))
     switches = {
         flag for flag, found in flags.items() if any(o.default is True for o in found)
     }
     off = {f"--no-{flag[2:]}" for flag in switches}
-    allowed = {*flags, *plot, *off, *ELSEWHERE, "--greedy"}
+    allowed = {*flags, *plain, *off, *ELSEWHERE, "--greedy"}
     text = OTHERS.sub("", text_of(page))
     used = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*\b", text))
     assert used <= allowed, used - allowed

@@ -18,7 +18,7 @@ from xagents_ray.commands.curves import (
     runs_below,
 )
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.files import replacing_file
+from xagents_ray.core.files import output_file
 from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import RunDirectory, locate_run
@@ -267,11 +267,5 @@ def _save(figure: Figure, path: str | Path | None) -> None:
     if path is None:
         return
     output = Path(local_path("output", path))
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_file(output) as file:
-            figure.savefig(file, format=output.suffix[1:].lower())
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written ({error.strerror}); name another output."
-        ) from None
+    with output_file(output) as file:
+        figure.savefig(file, format=output.suffix[1:].lower())

@@ -14,7 +14,7 @@ from xagents_ray.commands.load import load
 from xagents_ray.commands.plot import plot_history, plot_seeds
 from xagents_ray.commands.runs import run_facts
 from xagents_ray.core.errors import UserError, printable
-from xagents_ray.core.files import replace_bytes
+from xagents_ray.core.files import output_file
 from xagents_ray.core.version import __version__
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.paths import local_path
@@ -76,6 +76,8 @@ def report(
     PosixPath('first.html')
     """
     named = [runs] if isinstance(runs, str | Path) else [*runs]
+    if not named:
+        raise UserError("There is nothing to report; name one run or more.")
     above = local_path("run_dir", str(run_dir or RunConfig.run_dir))
     found = [
         locate_run("report", local_path("report", str(each)), above, None)[0]
@@ -83,23 +85,19 @@ def report(
     ]
     path = Path(local_path("output", str(output)))
     page = _page(found, video)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(path, page.encode())
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); name another output."
-        ) from None
+    with output_file(path) as file:
+        file.write(page.encode())
     return path
 
 
 def _page(runs: Sequence[RunDirectory], films: bool) -> str:
-    groups: dict[tuple[str, str], list[RunDirectory]] = {}
+    groups: dict[str, list[RunDirectory]] = {}
     for run in runs:
         agent, settings = run.settings()
-        groups.setdefault((agent, str(settings["env"])), []).append(run)
-    title = ", ".join(f"{agent} on {env}" for agent, env in groups)
-    body = [f"<h1>{_text(title)}</h1>", _results(runs), *map(_curves, groups.values())]
+        groups.setdefault(f"{agent} on {settings.get('env')}", []).append(run)
+    title = ", ".join(groups)
+    body = [f"<h1>{_text(title)}</h1>", _results(runs)]
+    body += [_curves(name, group) for name, group in groups.items()]
     if films:
         body.append(_video(runs[0]))
     for run in runs:
@@ -122,10 +120,8 @@ def _results(runs: Sequence[RunDirectory]) -> str:
     return _table(["", *(run.path for run in runs)], rows)
 
 
-def _curves(runs: Sequence[RunDirectory]) -> str:
+def _curves(name: str, runs: Sequence[RunDirectory]) -> str:
     """Return the learning curves of runs that differ in their seeds, as a picture."""
-    agent, settings = runs[0].settings()
-    name = f"{agent}, {settings['env']}"
     try:
         if len(runs) > 1:
             figure = plot_seeds([run.history for run in runs], env=name)
@@ -197,7 +193,7 @@ def _times(run: RunDirectory) -> str:
 
 
 def _origin(run: RunDirectory) -> str:
-    summary, starts = run.summary(), [_mapping(each) for each in run.starts()]
+    summary, starts = run.summary(), run.starts()
     last = starts[-1] if starts else {}
     rows: list[tuple[str, Any]] = [
         ("Failures", _listed(summary.get("failures")) or "none"),

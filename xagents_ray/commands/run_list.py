@@ -108,8 +108,9 @@ def _list(folder: Path) -> None:
         raise UserError(
             f"{folder} is no directory, so it has no runs: name another --run-dir."
         )
-    found = sorted(run_directories(folder), key=lambda run: _started(run.starts()))
-    rows = [_row(each, folder) for each in found]
+    found = [(each, run_facts(each)) for each in run_directories(folder)]
+    found.sort(key=lambda each: _started(each[1]))
+    rows = [_row(run, facts, folder) for run, facts in found]
     if not rows:
         raise UserError(f"There is no run in {folder}: name another --run-dir.")
     if console_of().width >= _WIDE:
@@ -121,21 +122,21 @@ def _list(folder: Path) -> None:
         click.echo(printable(f"  {steps} steps, mean {mean}"))
 
 
-def _row(directory: RunDirectory, folder: Path) -> tuple[str, ...]:
-    facts = run_facts(directory)
+def _row(
+    directory: RunDirectory, facts: Mapping[str, Any], folder: Path
+) -> tuple[str, ...]:
     path = directory.path
     above = Path(str(facts["agent"]), str(facts["env"]))
     name = path.name if path.parent == folder / above else path.relative_to(folder)
-    mean = facts["mean_reward"]
     return (
         str(facts["agent"] or "?"),
         str(facts["env"] or "?"),
         str(name),
-        "-" if facts["env_steps"] is None else f"{facts['env_steps']:,}",
-        "-" if mean is None else f"{mean:,.2f}",
+        _number(facts["env_steps"], ","),
+        _number(facts["mean_reward"], ",.2f"),
         _curve(directory),
         _state(directory),
-        _age(time.time() - _started(directory.starts())),
+        _age(time.time() - _started(facts)),
     )
 
 
@@ -184,12 +185,17 @@ def _curve(directory: RunDirectory) -> str:
     return "".join(_BARS[round(level)] for level in levels.tolist())
 
 
-def _started(starts: Sequence[Mapping[str, Any]]) -> float:
+def _started(facts: Mapping[str, Any]) -> float:
     """Return the time of a run's first start, in seconds since 1970; 0 if unknown."""
     try:
-        return datetime.fromisoformat(str(starts[0]["started"])).timestamp()
-    except (LookupError, ValueError):
+        return datetime.fromisoformat(str(facts["started"])).timestamp()
+    except (ValueError, OverflowError):
         return 0.0
+
+
+def _number(value: Any, form: str) -> str:
+    """Return a number of a file as text; "-" for anything else."""
+    return format(value, form) if isinstance(value, int | float) else "-"
 
 
 def _age(seconds: float) -> str:

@@ -15,7 +15,7 @@ from xagents_ray.storage.run_directory import locate_run
 
 _ENV = re.compile(r"(\S+[:/])?[A-Z]\w*-v\d+$")
 """What the ID of an environment looks like."""
-_WITHOUT_RUN = {"-h", "--help", "--weights"}
+_WITHOUT_RUN = ("-h", "--help", "--weights")
 
 
 def with_preset_of(words: Sequence[str]) -> list[str]:
@@ -53,7 +53,8 @@ def with_run(words: Sequence[str]) -> list[str]:
     first, *others = words or ("",)
     is_run = first == "last" or os.sep in first or os.path.isdir(first)
     is_other = bool(first) and not is_run and not first.startswith("-")
-    if is_other or first in all_algorithms() or _WITHOUT_RUN & {*words}:
+    is_without = any(_value(words, flag) is not None for flag in _WITHOUT_RUN)
+    if is_other or is_without or first in all_algorithms():
         return [*words]
     others = others if is_run else [*words]
     named = first if is_run else _value(others, "--run")

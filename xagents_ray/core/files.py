@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from xagents_ray.core.errors import UserError
+
 
 def open_regular(path: str | Path) -> BinaryIO:
     """Open a file for reading.
@@ -78,6 +80,23 @@ def replace_bytes(path: Path, data: bytes) -> None:
     """Replace the contents of a file atomically; raise OSError as `replacing_file`."""
     with replacing_file(path) as file:
         file.write(data)
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """Replace a file that the user named, as `replacing_file` does; make its parents.
+
+    Raises:
+        UserError: the file can't be written; the old one is unchanged.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_file(path) as file:
+            yield file
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}); name another output."
+        ) from None
 
 
 def remove_leftovers(folder: Path, name: str) -> None:

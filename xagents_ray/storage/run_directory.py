@@ -122,7 +122,8 @@ class RunDirectory:
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the starts and resumptions of the run; [] if the file is lost."""
-        return _read_json(self.path / _STARTS, [])
+        found: list[Any] = _read_json(self.path / _STARTS, [])
+        return [each for each in found if isinstance(each, dict)]
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the summary of the run's end; OSError if that fails."""
