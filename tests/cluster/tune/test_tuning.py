@@ -23,7 +23,6 @@ import optuna
 import psutil
 import pytest
 import yaml
-from measured import slowness
 from optuna.trial import FrozenTrial
 from processes import has_ended, python, start, wait_for
 
@@ -34,7 +33,7 @@ from xagents_ray.run.child import Child
 _TUNE = ["-m", "xagents_ray", "tune"]
 _PPO = "ppo --env CartPole-v1 --local --study s --jit off"
 _RANGE = "--lr 1e-5 1e-2 --n-envs 4 8"
-_GAP_SECONDS = 3.0  # on a machine of the usual speed
+_GAP_SECONDS = 3.0
 _MORE_MEMORY = 1.1
 
 
@@ -84,6 +83,17 @@ def gaps(trials: list[FrozenTrial], jobs: int) -> list[float]:
     return found
 
 
+def follow_at_once(trials: list[FrozenTrial], jobs: int) -> bool:
+    """Return if trials follow each other within 3 s, or a quarter of the first start.
+
+    The first start imports TensorFlow, and is as slow as this machine is now.
+    """
+    first = trials[0]
+    assert first.datetime_start is not None
+    start = first.user_attrs["began"] - first.datetime_start.timestamp()
+    return statistics.median(gaps(trials, jobs)) <= max(_GAP_SECONDS, start / 4)
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """Run a sweep of 10 trials, two at a time; yield where, and what it printed."""
@@ -131,8 +141,7 @@ def test_a_trial_is_a_run_like_any_other(swept: tuple[Path, str]) -> None:
 
 
 def test_trials_follow_each_other_at_once(swept: tuple[Path, str]) -> None:
-    most = _GAP_SECONDS * slowness()
-    assert statistics.median(gaps(study(swept[0]).trials, 2)) <= most
+    assert follow_at_once(study(swept[0]).trials, 2)
 
 
 def test_pictures_and_a_preset_are_left(swept: tuple[Path, str]) -> None:
@@ -432,7 +441,7 @@ def test_memory_stays_flat_over_fifty_trials() -> None:
     print("of everything:", {n: round(wholes[n] / 2**20) for n in sorted(wholes)})
     print("gaps:", sorted(round(gap, 2) for gap in gaps(trials, 1)))
     assert own[-1] <= own[4] * _MORE_MEMORY
-    assert statistics.median(gaps(trials, 1)) <= _GAP_SECONDS * slowness()
+    assert follow_at_once(trials, 1)
     late = [size for ended, size in wholes.items() if ended >= 45]
     early = [size for ended, size in wholes.items() if 4 <= ended <= 8]
     assert statistics.median(late) <= statistics.median(early) * _MORE_MEMORY
