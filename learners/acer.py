@@ -142,7 +142,7 @@ class ACER:
                 policy, ratios, actions, *critic, c.importance_c, c.epsilon
             )
             entropies = importance.entropy(policy, c.epsilon)
-            objective = gains + c.entropy_coef * entropies
+            objective = gains + self._setup.value(c.entropy_coef) * entropies
         bound = tf.zeros_like(gains)
         if c.kl_weight:
             objective -= c.kl_weight * importance.kl(average, policy, c.epsilon)

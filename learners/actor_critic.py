@@ -104,7 +104,7 @@ class ActorCritic:
                 advantages = losses.normalize(advantages, c.advantage_epsilon, valid)
             policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
             value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
-            loss = policy_loss - c.entropy_coef * entropy
+            loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
         norm = gradient_step(self._optimizer, tape, loss, self._variables, c.grad_norm)
         return {

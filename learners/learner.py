@@ -91,10 +91,10 @@ class Learner:
             seed=seed,
             inputs=partial(self.normalizer.inputs, layouts[0]),
             stopping=self._stopping,
+            remaining=self._remaining,
             counter_device=device,
         )
-        self.algorithm: LearningAlgorithm
-        self.algorithm = resolve_class("learner", row.learner)(setup)
+        self.algorithm: LearningAlgorithm = resolve_class("learner", row.learner)(setup)
         data = self.algorithm.data.with_masks_of(spec)
         self._data = data.with_memory_of(layouts[0])
         if not isinstance(row.learner, str):
@@ -145,6 +145,8 @@ class Learner:
         self.normalizer.take(now)
         if self._config.lr_decay:
             self.state.decay_lr(self.remaining)
+        elif self.setup.lr_schedules:
+            self.state.schedule_lr(self.setup.lr_schedules, 1 - self.remaining)
         outputs = self._run(batch, env_steps, version)
         if not later:
             return outputs

@@ -7,10 +7,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from xagents_ray.core.schedule import schedule_of
 from xagents_ray.settings import from_python
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 __autograph__ = False
+_LOWEST_LR, _HIGHEST_LR = 1e-5, 1e-2
 
 
 class FusedAdam(keras.optimizers.Adam):
@@ -59,7 +61,7 @@ def make_optimizer(
 ) -> Any:
     """Return the optimizer of a config, built for the variables that it will change.
 
-    `lr` replaces the config's learning rate, for a critic.
+    `lr` replaces the config's learning rate and its schedule, for a critic.
     """
     if from_python.is_json(config.optimizer):
         own = keras.optimizers.deserialize(json.loads(config.optimizer))
@@ -67,7 +69,8 @@ def make_optimizer(
             own.learning_rate.assign(lr)
         own.build(variables)
         return own
-    lr, epsilon = config.lr if lr is None else lr, config.opt_epsilon
+    lr = schedule_of(config.lr).at(0) if lr is None else lr
+    epsilon = config.opt_epsilon
     if config.optimizer == "rmsprop":
         optimizer = keras.optimizers.RMSprop(lr, rho=config.beta2, epsilon=epsilon)
     else:
@@ -99,6 +102,21 @@ def gradient_step(
         gradients, _ = tf.clip_by_global_norm(gradients, largest_norm, use_norm=norm)
     optimizer.apply(gradients, variables)
     return norm
+
+
+def adapt_lr(rate: Any, divergence: tf.Tensor, desired: float) -> None:
+    """Divide a learning rate's variable by 1.5, or multiply it, or leave it as it is.
+
+    Args:
+        rate: variable of the learning rate; it stays from 1e-5 to 1e-2.
+        divergence: KL divergence of the policy from the one before the updates,
+            float32 [].
+        desired: divides if it is above twice this, and multiplies if below half.
+    Source: arXiv:2109.11978, section 3.
+    """
+    factor = tf.where(divergence > 2 * desired, 1 / 1.5, 1.0)
+    factor = tf.where(divergence < desired / 2, 1.5, factor)
+    rate.assign(tf.clip_by_value(rate.value * factor, _LOWEST_LR, _HIGHEST_LR))
 
 
 def regularization_loss(variables: Sequence[Any]) -> tf.Tensor | None:

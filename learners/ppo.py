@@ -15,7 +15,7 @@ from xagents_ray.learners.minibatches import (
     update_in_passes,
     update_on_batches,
 )
-from xagents_ray.learners.optimizer import gradient_step
+from xagents_ray.learners.optimizer import adapt_lr, gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     Phase,
@@ -65,7 +65,8 @@ class PPO:
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Make all passes over one round, then over each replayed batch."""
         c = self._config
-        clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
+        clip = self._setup.value(c.clip_norm)
+        clip *= phase.remaining if c.clip_decay else 1.0
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
         if c.replay is None:
             samples = self._samples(data, phase)
@@ -204,7 +205,7 @@ class PPO:
                 value_loss = losses.clipped_value_loss(
                     values, batch.behavior_values, batch.targets, clip_value, valid
                 )
-            loss = policy_loss - c.entropy_coef * entropy
+            loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
         metrics = {
             "policy_loss": policy_loss,
@@ -212,15 +213,24 @@ class PPO:
             "entropy": entropy,
             "kl": losses.masked_mean(old_log_probs - log_probs, valid),
         }
-        if c.target_kl is None:
-            return {**metrics, "grad_norm": self._take_step(tape, loss)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
+        if c.desired_kl is not None:
+            adapt_lr(self._optimizer.learning_rate, divergence, c.desired_kl)
+        return {**metrics, **self._close_step(tape, loss, divergence)}
+
+    def _close_step(
+        self, tape: tf.GradientTape, loss: tf.Tensor, divergence: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Take one gradient step unless the divergence exceeds --target-kl."""
+        c = self._config
+        if c.target_kl is None:
+            return {"grad_norm": self._take_step(tape, loss)}
         # NaN counts as close: the update then yields NaN weights, which end the run.
         is_close = ~(divergence > 1.5 * c.target_kl)
         norm = tf.cond(
             is_close, lambda: self._take_step(tape, loss), lambda: tf.constant(0.0)
         )
-        return {**metrics, "grad_norm": norm, "has_updated": is_close}
+        return {"grad_norm": norm, "has_updated": is_close}
 
     def _take_step(self, tape: tf.GradientTape, loss: tf.Tensor) -> tf.Tensor:
         largest_norm = self._config.grad_norm

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core.schedule import Schedule, schedule_of
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners.math.distributions import PolicyHead
@@ -34,12 +36,14 @@ class LearnerSetup(Generic[ConfigT]):
         inputs: function of observations [..., *input_shape] to float32 network input;
             it maps a dict of several arrays to a list.
         stopping: bool [] variable; a phase ends soon once it is set.
+        remaining: returns float32 [], the fraction of the run that remains, in a graph.
         counter_device: device of the variables that loops read: the GPU if XLA compiles
             learning phases for it, since all their variables must be there; else the
             CPU.
         models: networks by their names in checkpoints.
         targets: pairs of a target network and the one that it follows.
         optimizers: optimizers by name; the first one's learning rate is reported.
+        lr_schedules: schedules of those whose learning rate isn't constant.
         variables: other variables that checkpoints store, by name.
     """
 
@@ -49,10 +53,12 @@ class LearnerSetup(Generic[ConfigT]):
     seed: int
     inputs: Callable[[Observations], Any]
     stopping: tf.Variable
+    remaining: Callable[[], tf.Tensor]
     counter_device: str = "CPU"
     models: dict[str, Any] = field(default_factory=dict, init=False)
     targets: list[tuple[Any, Any]] = field(default_factory=list, init=False)
     optimizers: dict[str, Any] = field(default_factory=dict, init=False)
+    lr_schedules: dict[str, Schedule] = field(default_factory=dict, init=False)
     variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
     _drawn: list[tuple[Layout, Any]] = field(default_factory=list, init=False)
 
@@ -115,7 +121,23 @@ class LearnerSetup(Generic[ConfigT]):
         """Return a new optimizer, registered by a key; see `make_optimizer`."""
         optimizer = make_optimizer(self.config, variables, lr)
         self.optimizers[key] = optimizer
+        if lr is None and isinstance(self.config.lr, str):
+            self.lr_schedules[key] = schedule_of(self.config.lr)
         return optimizer
+
+    def value(self, setting: float | str) -> Any:
+        """Return a setting's number, or in a graph the value of its schedule.
+
+        That is float32 [], at the fraction of the run before the phase's batch.
+        """
+        if not isinstance(setting, str):
+            return setting
+        done, values = schedule_of(setting)
+        widths = np.diff(done)
+        shares = (1 - self.remaining() - done[:-1]) / widths
+        return values[0] + tf.reduce_sum(
+            tf.clip_by_value(shares, 0, 1) * np.diff(values)
+        )
 
     def _build(self, layout: Layout, name: str, redrawn: bool = False) -> Any:
         takes_noise, dtype = layout.noise_units > 0, self.config.precision

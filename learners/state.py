@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import WRAPPER
+from xagents_ray.core.schedule import Schedule
 from xagents_ray.core.trajectory import Array
 from xagents_ray.learners import runtime
 from xagents_ray.networks import keras as networks
@@ -39,8 +40,8 @@ class LearnerState:
         names = tuple(self.variables)
         # Traced now: how long the first snapshot takes decides when the next one is.
         self._readers = {names: self._reader(names)}
-        self._optimizers = list(optimizers.values())
-        self._first_lr = [float(x.learning_rate) for x in self._optimizers]
+        self._optimizers = dict(optimizers)
+        self._first_lr = {k: float(x.learning_rate) for k, x in optimizers.items()}
 
     def arrays(self, models: Sequence[str] | None = None) -> dict[str, Array]:
         """Return a copy of variables and counters by name.
@@ -104,12 +105,18 @@ class LearnerState:
     def scale_lr(self, factor: float) -> float:
         """Scale all learning rates; return the first optimizer's new one."""
         self._lr_scale.assign(self._lr_scale * factor)
-        for optimizer in self._optimizers:
+        for optimizer in self._optimizers.values():
             optimizer.learning_rate.assign(optimizer.learning_rate * factor)
-        return float(self._optimizers[0].learning_rate)
+        return float(next(iter(self._optimizers.values())).learning_rate)
 
     def decay_lr(self, remaining: float) -> None:
         """Scale all initial learning rates by the remaining fraction of the run."""
         scale = float(self._lr_scale) * remaining
-        for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
-            optimizer.learning_rate.assign(first * scale)
+        for key, first in self._first_lr.items():
+            self._optimizers[key].learning_rate.assign(first * scale)
+
+    def schedule_lr(self, schedules: Mapping[str, Schedule], done: float) -> None:
+        """Set the learning rates of optimizers by key, after a fraction of the run."""
+        scale = float(self._lr_scale)
+        for key, schedule in schedules.items():
+            self._optimizers[key].learning_rate.assign(schedule.at(done) * scale)

@@ -209,7 +209,7 @@ class TRPO:
         gain = losses.surrogate_gain(
             log_probs, samples.behavior_log_probs, samples.advantages, samples.valid
         )
-        gain += self._config.entropy_coef * entropy
+        gain += self._setup.value(self._config.entropy_coef) * entropy
         penalty = regularization_loss(self._variables)
         return (gain if penalty is None else gain - penalty), entropy
 

@@ -81,6 +81,34 @@ def test_what_is_no_argument(given: Any, words: str) -> None:
         EnvConfig(env_kwargs=given)
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("linear:1e-3:0.0", "linear:0.001:0"),
+        (((0, 1e-3), [0.5, 1e-4], (1, 0)), "0:0.001,0.5:0.0001,1:0"),
+        (lambda remaining: remaining / 100, "linear:0.01:0"),
+    ],
+    ids=["text", "points", "function"],
+)
+def test_schedules(given: Any, text: str) -> None:
+    assert PPOConfig(lr=given).lr == PPOConfig(lr=text).lr == text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda: 1, "the fraction of the run that remains.*takes 0 positional"),
+        (lambda _: "fast", "returns a finite number.*could not convert"),
+        (lambda _: np.nan, "returns a finite number.*values are finite"),
+        (((0, 1), (0, 2)), r"or a schedule such as.*got \(\(0, 1\), \(0, 2\)\)"),
+    ],
+    ids=["no argument", "text", "nan", "points"],
+)
+def test_what_is_no_schedule(given: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        PPOConfig(lr=given)
+
+
 def test_what_is_no_network_is_answered_with_what_is() -> None:
     files = "path of a .cfg or .keras file that has the layers, or from Python a Keras"
     for config, name in ((PPOConfig, "model"), (DDPGConfig, "critic_model")):

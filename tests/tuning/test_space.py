@@ -53,6 +53,7 @@ def test_one_value_is_fixed(given: dict[str, Any], fixed: dict[str, Any]) -> Non
     ("given", "said"),
     [
         ({"lr": (1e-2, 1e-3)}, "--lr 0.01 0.001: the minimum must be below"),
+        ({"lr": ("linear:1e-3:0", 1e-4)}, "a schedule is no end of a range: give two"),
         ({"lr": (1e-3, 1e-3)}, "the minimum must be below"),
         ({"lr": (1e-4, 1e-3, 1e-2)}, "a minimum and a maximum, or one value"),
         ({"lr": log_uniform(0.0, 1e-3)}, "--lr must be > 0, got 0"),

@@ -24,7 +24,7 @@ class ACERConfig(AlgorithmConfig):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(7e-4)
+    lr: float | str = learning.lr(7e-4)
     beta1: float = learning.beta1(0.9)
     beta2: float = learning.beta2(0.999)
     opt_epsilon: float = learning.opt_epsilon(1e-7)
@@ -39,7 +39,7 @@ class ACERConfig(AlgorithmConfig):
     memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(20)
-    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    entropy_coef: float | str = policy_gradient.entropy_coef(0.01)
     grad_norm: float = policy_gradient.grad_norm(10.0)
     value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
     noisy: str | None = noisy_layers.noisy(None)

@@ -70,7 +70,7 @@ class IMPALAConfig(AlgorithmConfig):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(7e-4)
+    lr: float | str = learning.lr(7e-4)
     beta1: float = learning.beta1(0.9)
     beta2: float = learning.beta2(0.999)
     opt_epsilon: float = learning.opt_epsilon(1e-7)
@@ -86,7 +86,7 @@ class IMPALAConfig(AlgorithmConfig):
     memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(20)
-    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    entropy_coef: float | str = policy_gradient.entropy_coef(0.01)
     grad_norm: float = policy_gradient.grad_norm(40.0)
     value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
     lam: float = policy_gradient.lam(1.0)

@@ -7,6 +7,7 @@ from xagents_ray.algorithms.definition import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.layout import Layout
+from xagents_ray.settings import schedules
 from xagents_ray.settings.algorithm import AlgorithmConfig, Group, RolloutGroup
 from xagents_ray.settings.options import (
     coefficient,
@@ -87,8 +88,11 @@ n_steps = shared(
 )
 entropy_coef = shared(
     coefficient,
-    "Entropy coefficient for loss calculation",
+    "Entropy coefficient for loss calculation, or a schedule as --lr takes it",
     known_as=("ent_coef", "entropy_coeff"),
+    scheduled=True,
+    to_plain=schedules.plain_schedule,
+    takes="ScheduleLike",
 )
 grad_norm = shared(
     positive,

@@ -14,7 +14,8 @@ from xagents_ray.algorithms import (
 )
 from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.settings import learning, models, replay
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings import learning, models, replay, schedules
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import coefficient, count, option, positive
 
@@ -33,7 +34,7 @@ class PPOConfig(AlgorithmConfig):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(7e-4)
+    lr: float | str = learning.lr(7e-4)
     beta1: float = learning.beta1(0.9)
     beta2: float = learning.beta2(0.999)
     opt_epsilon: float = learning.opt_epsilon(1e-7)
@@ -49,7 +50,7 @@ class PPOConfig(AlgorithmConfig):
     memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(128)
-    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    entropy_coef: float | str = policy_gradient.entropy_coef(0.01)
     grad_norm: float = policy_gradient.grad_norm(0.5)
     value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
     lam: float = policy_gradient.lam(0.95)
@@ -77,10 +78,13 @@ class PPOConfig(AlgorithmConfig):
         known_as=("n_epochs", "num_epochs", "epochs", "update_epochs"),
         remedy_for="learning",
     )
-    clip_norm: float = positive(
+    clip_norm: float | str = positive(
         0.1,
-        "Clipping of the importance ratio",
+        "Clipping of the importance ratio, or a schedule as --lr takes it",
         known_as=("clip_range", "clip_coef", "clip_param", "clip_ratio"),
+        scheduled=True,
+        to_plain=schedules.plain_schedule,
+        takes="ScheduleLike",
     )
     clip_decay: bool = option(
         False,
@@ -101,6 +105,15 @@ class PPOConfig(AlgorithmConfig):
         "weights before the updates, is above 1.5 times this; default: no limit",
         unit="nats",
     )
+    desired_kl: float | None = positive(
+        None,
+        "KL divergence that the learning rate adapts to: before each update it is "
+        "divided by 1.5 if the policy's divergence, as for --target-kl, is above twice "
+        "this, multiplied by 1.5 if it is below half, and stays from 1e-5 to 1e-2; "
+        "default: it isn't adapted",
+        unit="nats",
+        known_as=("kl_threshold", "adaptive_lr", "adaptive_kl"),
+    )
     decoupled_loss: bool = option(
         False,
         "If specified, older weights that acted are corrected for by importance "
@@ -108,6 +121,19 @@ class PPOConfig(AlgorithmConfig):
         "for --policy-lag and --asynchronous",
         known_as=("use_decoupled_loss", "decoupled_objective"),
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clip_decay and isinstance(self.clip_norm, str):
+            raise UserError(
+                "--clip-decay and a schedule of --clip-norm contradict each other: "
+                "drop one."
+            )
+        if self.desired_kl and (self.lr_decay or isinstance(self.lr, str)):
+            raise UserError(
+                "--desired-kl adapts the learning rate, which --lr-decay or a schedule "
+                "of --lr sets: drop one."
+            )
 
 
 add_algorithm(

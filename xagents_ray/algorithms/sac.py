@@ -34,7 +34,7 @@ class SACConfig(AlgorithmConfig):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(3e-4)
+    lr: float | str = learning.lr(3e-4)
     beta1: float = learning.beta1(0.9)
     beta2: float = learning.beta2(0.999)
     opt_epsilon: float = learning.opt_epsilon(1e-7)

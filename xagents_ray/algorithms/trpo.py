@@ -34,7 +34,7 @@ class TRPOConfig(AlgorithmConfig):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(
+    lr: float | str = learning.lr(
         7e-4, help="Learning rate of the critic; --max-kl bounds the policy's step"
     )
     beta1: float = learning.beta1(0.9)
@@ -57,7 +57,7 @@ class TRPOConfig(AlgorithmConfig):
     memory: str | None = recurrent_layers.memory(None)
 
     n_steps: int = policy_gradient.n_steps(512)
-    entropy_coef: float = policy_gradient.entropy_coef(0.0)
+    entropy_coef: float | str = policy_gradient.entropy_coef(0.0)
     grad_norm: float = policy_gradient.grad_norm(
         0.5, help="Largest global norm of the critic's gradient"
     )

@@ -8,6 +8,7 @@ from typing_extensions import Unpack
 
 from xagents_ray.algorithms.definition import AgentName
 from xagents_ray.compat.agent import CompatAgent
+from xagents_ray.core.schedule import ScheduleLike
 from xagents_ray.watch.callbacks import OwnCallbacks
 from xagents_ray.watch.result import Result
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -264,8 +265,9 @@ class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
-    entropy_coef: float
-    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    entropy_coef: float | ScheduleLike
+    """Entropy coefficient for loss calculation, or a schedule as --lr takes it (≥ 0).
+    Default: 0.01."""
 
 class Train_A2C_A3C_IMPALA_PPO(TypedDict, total=False):
     buffer_max_size: int
@@ -292,9 +294,10 @@ class Train_A2C_A3C_IMPALA_TRPO(TypedDict, total=False):
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
 
 class Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3(TypedDict, total=False):
-    lr: float
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
-    0.0007."""
+    lr: float | ScheduleLike
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
+    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
+    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0007."""
 
 class Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO(TypedDict, total=False):
     memory: str | Path | None
@@ -570,8 +573,9 @@ class Tune_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | Sequence[int] | Space | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
-    entropy_coef: float | Sequence[float] | Space
-    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    entropy_coef: float | Sequence[float] | Space | ScheduleLike
+    """Entropy coefficient for loss calculation, or a schedule as --lr takes it (≥ 0).
+    Default: 0.01."""
 
 class Tune_A2C_A3C_IMPALA_PPO(TypedDict, total=False):
     buffer_max_size: int | Sequence[int] | Space
@@ -592,9 +596,10 @@ class Tune_A2C_A3C_IMPALA_TRPO(TypedDict, total=False):
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
 
 class Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3(TypedDict, total=False):
-    lr: float | Sequence[float] | Space
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
-    0.0007."""
+    lr: float | Sequence[float] | Space | ScheduleLike
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
+    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
+    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0007."""
 
 class Tune_A2C_A3C(TypedDict, total=False):
     n_steps: int | Sequence[int] | Space
@@ -803,11 +808,17 @@ class TrainPPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO_
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO,
     Both_PPO_TRPO, total=False):
-    clip_norm: float
-    """Clipping of the importance ratio (> 0). Default: 0.1."""
+    clip_norm: float | ScheduleLike
+    """Clipping of the importance ratio, or a schedule as --lr takes it (> 0). Default:
+    0.1."""
     clip_value: float | None
     """Clipping of the value's change, in units of the rewards learned from; 0 for none;
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    desired_kl: float | None
+    """KL divergence that the learning rate adapts to: before each update it is divided
+    by 1.5 if the policy's divergence, as for --target-kl, is above twice this,
+    multiplied by 1.5 if it is below half, and stays from 1e-5 to 1e-2; default: it
+    isn't adapted (nats, > 0)."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     mini_batches: int
@@ -839,9 +850,10 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TR
     init_log_std: float
     """Logarithm of the standard deviation that the numbers in the matrices of --sde-
     frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
-    lr: float
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
-    0.0003."""
+    lr: float | ScheduleLike
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
+    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
+    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0003."""
     policy_delay: int | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
     more than two critics, as in REDQ, all those of one env step: --gradient-steps
@@ -878,14 +890,15 @@ class TrainTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO, Train_A2C_A3C_IMPALA_PPO
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | None
     """Learning rate of the critic, which replaces --lr (> 0)."""
-    entropy_coef: float
-    """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    entropy_coef: float | ScheduleLike
+    """Entropy coefficient for loss calculation, or a schedule as --lr takes it (≥ 0).
+    Default: 0.0."""
     fvp_n_steps: int
     """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
     5."""
     grad_norm: float
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
-    lr: float
+    lr: float | ScheduleLike
     """Learning rate of the critic; --max-kl bounds the policy's step (> 0). Default:
     0.0007."""
     max_kl: float
@@ -1018,11 +1031,17 @@ class TunePPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
     Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
     Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO,
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
-    clip_norm: float | Sequence[float] | Space
-    """Clipping of the importance ratio (> 0). Default: 0.1."""
+    clip_norm: float | Sequence[float] | Space | ScheduleLike
+    """Clipping of the importance ratio, or a schedule as --lr takes it (> 0). Default:
+    0.1."""
     clip_value: float | Sequence[float] | Space | None
     """Clipping of the value's change, in units of the rewards learned from; 0 for none;
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    desired_kl: float | Sequence[float] | Space | None
+    """KL divergence that the learning rate adapts to: before each update it is divided
+    by 1.5 if the policy's divergence, as for --target-kl, is above twice this,
+    multiplied by 1.5 if it is below half, and stays from 1e-5 to 1e-2; default: it
+    isn't adapted (nats, > 0)."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     mini_batches: int | Sequence[int] | Space
@@ -1055,9 +1074,10 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that the numbers in the matrices of --sde-
     frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
-    lr: float | Sequence[float] | Space
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
-    0.0003."""
+    lr: float | Sequence[float] | Space | ScheduleLike
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
+    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
+    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0003."""
     policy_delay: int | Sequence[int] | Space | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
     more than two critics, as in REDQ, all those of one env step: --gradient-steps
@@ -1093,14 +1113,15 @@ class TuneTRPO(Both_All, Both_A2C_A3C_IMPALA_PPO_TRPO,
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | Sequence[float] | Space | None
     """Learning rate of the critic, which replaces --lr (> 0)."""
-    entropy_coef: float | Sequence[float] | Space
-    """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    entropy_coef: float | Sequence[float] | Space | ScheduleLike
+    """Entropy coefficient for loss calculation, or a schedule as --lr takes it (≥ 0).
+    Default: 0.0."""
     fvp_n_steps: int | Sequence[int] | Space
     """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
     5."""
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
-    lr: float | Sequence[float] | Space
+    lr: float | Sequence[float] | Space | ScheduleLike
     """Learning rate of the critic; --max-kl bounds the policy's step (> 0). Default:
     0.0007."""
     max_kl: float | Sequence[float] | Space

@@ -32,6 +32,7 @@ from typing_extensions import Unpack
 
 from xagents_ray.algorithms.definition import AgentName
 from xagents_ray.compat.agent import CompatAgent
+from xagents_ray.core.schedule import ScheduleLike
 from xagents_ray.watch.callbacks import OwnCallbacks
 from xagents_ray.watch.result import Result
 from xagents_ray.tuning.seeds_result import SeedsResult

@@ -44,7 +44,7 @@ class AlgorithmConfig(Checked):
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")
-    lr: float = learning.lr(7e-4)
+    lr: float | str = learning.lr(7e-4)
     beta1: float = learning.beta1(0.9)
     beta2: float = learning.beta2(0.999)
     opt_epsilon: float = learning.opt_epsilon(1e-7)
@@ -62,6 +62,10 @@ class AlgorithmConfig(Checked):
                     f"{flag(set_here[0])} is set by the optimizer that was passed: "
                     "give it there and leave it out here."
                 )
+        if self.lr_decay and isinstance(self.lr, str):
+            raise UserError(
+                "--lr-decay and a schedule of --lr contradict each other: drop one."
+            )
         if self.optimizer == "rmsprop" and self.not_default("beta1"):
             raise UserError(
                 "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."

@@ -89,6 +89,8 @@ def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[Use
             )
         if each.needs_max_steps and not ends:
             yield UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
+        if each.scheduled and isinstance(values[each.name], str) and not ends:
+            yield UserError(f"{each.flag} changes over --max-steps: give it.")
 
 
 GROUPS: dict[str, type[Checked]] = {

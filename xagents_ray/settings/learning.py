@@ -1,6 +1,6 @@
 """Options of every algorithm: optimizer, precision and normalization."""
 
-from xagents_ray.settings import from_python
+from xagents_ray.settings import from_python, schedules
 from xagents_ray.settings.options import fraction, option, positive, shared
 
 gamma = shared(fraction, "Discount factor", known_as=("discount", "discount_factor"))
@@ -14,8 +14,13 @@ optimizer = shared(
 )
 lr = shared(
     positive,
-    "Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
+    "Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule "
+    "over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as "
+    "in 0:3e-4,0.5:1e-4,1:0",
     known_as=("learning_rate", "step_size"),
+    scheduled=True,
+    to_plain=schedules.plain_schedule,
+    takes="ScheduleLike",
 )
 beta1 = shared(
     fraction, "Beta1 passed to a tensorflow.keras.optimizers.Optimizer", high=0.999999

@@ -16,7 +16,7 @@ import numpy as np
 
 from xagents_ray.core import errors
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
-from xagents_ray.settings import from_python, paths
+from xagents_ray.settings import from_python, paths, schedules
 
 HpType = Literal["categorical", "int", "log_uniform"]
 
@@ -48,6 +48,7 @@ class Facts:
     names_directory: bool = False  # names a directory, without parent directories
     needs_ray: bool = False  # not allowed with --local
     needs_max_steps: bool = False  # decays to 0 over --max-steps, so requires it
+    scheduled: bool = False  # a number, or the text of a `Schedule` over --max-steps
     # Affects how a trained policy acts, so `play` and `evaluate` have it too.
     acts: bool = False
     explores: bool = False  # affects how a trained policy acts with --sample
@@ -114,7 +115,7 @@ class Option(Facts):
         """Return the value of a command line argument, unchecked."""
         with contextlib.suppress(ValueError):
             return self.type(text)
-        return self.plain(text) if self.type is int else text
+        return self.plain(text) if self.type is int or self.scheduled else text
 
     def plain(self, value: Any) -> Any:
         """Convert a NumPy value, integral float or path to this option's type.
@@ -134,7 +135,7 @@ class Option(Facts):
             if not isinstance(value, tuple):
                 return value
             one = dataclasses.replace(self, many=False, to_plain=None)
-            return tuple(one.plain(each) for each in value)
+            return tuple(map(one.plain, value))
         if isinstance(value, np.generic):
             value = value.item()
         if self.bare and isinstance(value, bool):
@@ -161,6 +162,11 @@ class Option(Facts):
                 raise UserError(f"{what}, got {errors.shown(value)}.")
             for each in value:
                 dataclasses.replace(self, many=False, default="").check(each)
+            return
+        if self.scheduled and not isinstance(value, int | float):
+            one = dataclasses.replace(self, scheduled=False, exclusive=False)
+            for each in schedules.values_of(self.flag, value):
+                one.check(each)
             return
         number = self.type in (int, float)
         allowed = (int, float) if self.type is float else self.type

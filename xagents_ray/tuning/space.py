@@ -95,6 +95,11 @@ def _check(option: Option, space: Space) -> None:
         raise UserError(
             f"{flag} takes a minimum and a maximum, or one value, got {given}."
         )
+    if any(isinstance(value, str) for value in values):
+        raise UserError(
+            f"{flag} {given}: a schedule is no end of a range: give two numbers, or "
+            "one schedule."
+        )
     low, high = values
     whole = option.type is int
     if whole != (space.kind == "int"):

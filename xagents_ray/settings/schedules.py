@@ -1,0 +1,42 @@
+"""Settings that are numbers or schedules over the run."""
+
+import contextlib
+from typing import Any
+
+from xagents_ray.core.errors import UserError, shown
+from xagents_ray.core.schedule import Schedule
+
+
+def plain_schedule(value: Any) -> Any:
+    """Return the text of a schedule that a value means, or the value if it is none.
+
+    See `ScheduleLike` for what means a schedule.
+
+    Raises:
+        UserError: a function doesn't return numbers.
+    """
+    with contextlib.suppress(ValueError, TypeError):
+        if isinstance(value, str):
+            return str(Schedule.parse(value))
+        if isinstance(value, tuple):
+            return str(Schedule.of(value))
+    if not callable(value):
+        return value
+    try:
+        return str(Schedule.sampled(value))
+    except Exception as error:
+        raise UserError(
+            "A schedule's function takes the fraction of the run that remains, from 1 "
+            f"to 0, and returns a finite number; {shown(value)} doesn't: {error}."
+        ) from error
+
+
+def values_of(flag: str, value: Any) -> tuple[float, ...]:
+    """Return the values of a schedule's points; UserError if it is no schedule."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return Schedule.parse(value).values
+    raise UserError(
+        f"{flag} takes a number, or a schedule such as linear:3e-4:0 or "
+        f"0:3e-4,0.5:1e-4,1:0, got {shown(value)}."
+    )
