@@ -107,8 +107,10 @@ def test_the_newest_run_is_taken(make_run: Make, monkeypatch: Any) -> None:
     assert shortcuts.with_run([first]) == ["a2c", "--run", first]
     assert shortcuts.with_run(["--run", first]) == ["a2c", "--run", first]
     assert shortcuts.with_run(["ppo", "--run", "last"]) == ["ppo", "--run", "last"]
-    for given in (["--weights", "a.npz"], ["--weights=a.npz"], ["--help"]):
+    for given in (["--weights", "a.h5"], ["--weights=a.tf"], ["--help"]):
         assert shortcuts.with_run(given) == given
+    with pytest.raises(UserError, match=r"a\.npz: no such weights file"):
+        shortcuts.with_run(["--weights=a.npz"])
     with pytest.raises(UserError, match="runs/none: there is no such directory"):
         shortcuts.with_run(["runs/none"])
     assert shortcuts.run_to_resume([]) == ["ppo", "--resume", path]

@@ -294,6 +294,7 @@ def test_sources() -> None:
     weights = {"agent": "dqn", "env": "CartPole-v1", "model": cfg}
     for policy in (
         xagents_ray.load("last"),
+        xagents_ray.load("new/policy.npz"),
         xagents_ray.load("last", agent="dqn", which=steps),
         xagents_ray.load("last", model="mine.cfg"),
         xagents_ray.load(checkpoint),
@@ -337,7 +338,7 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         ("last", {}, "There is no run in runs: name its directory"),
         ("s3://bucket/runs/a", {}, "load s3://bucket/runs/a: URLs are not supported"),
         (["gs://a/b.npz"], {"agent": "ppo"}, "load gs://a/b.npz: URLs are not supp"),
-        ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
+        ("a.npz", {"agent": "ppo"}, "a.npz: no such weights file; give the path"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
         (DQN, {"env": "Pendulum-v1"}, "--env Pendulum-v1 has other spaces than CartP"),
         (DQN, {"preprocess": True}, "--preprocess comes from the run that --run names"),

@@ -7,6 +7,7 @@ from typing import Any
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
+from xagents_ray.policy.card import agent_of
 from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.policy.policy import Policy
 from xagents_ray.settings.paths import local_path
@@ -29,11 +30,11 @@ def load(
     Args:
         source: directory of a run or of one of its checkpoints; `last`, the run in
             `runs` (or `run_dir=`) that was started or resumed last; or a weights file
-            (.npz, .weights.h5, .tf; the actor's, if there are separate critics), which
-            requires `agent` and `env`. A whole Keras model, .keras or .h5, is `model`
-            too.
-        agent: name of the algorithm, such as `ppo`; not required for runs.
-        env: the environment, as for `train`; not required for runs.
+            (.npz, .weights.h5, .tf; the actor's, if there are separate critics). Those
+            of `Policy.save` in .npz say what they are of; others require `agent` and
+            `env`. A whole Keras model, .keras or .h5, is `model` too.
+        agent: name of the algorithm, such as `ppo`, if the source doesn't say it.
+        env: the environment, as for `train`, if the source doesn't say it.
         which: checkpoint of a run: `best`, `last`, or its env step; None for `best` if
             the run used `eval_every`, else `last`.
         seed: seed of sampled actions; None for a random one.
@@ -49,14 +50,15 @@ def load(
     """
     given = dict(settings, env=env, which=None if which is None else str(which))
     files, run_dir = _weights_files(source), settings.get("run_dir")
-    if files and None in (agent, env):
+    described = agent_of(files[0]) if files else None
+    if files and described is None and None in (agent, env):
         raise UserError(
-            f"{files[0]} is a weights file: say also what it is of, as in "
-            'load("policy.npz", agent="ppo", env="CartPole-v1").'
+            f"{files[0]} is a weights file that doesn't say what it is of: say that, "
+            'as in load("policy.npz", agent="ppo", env="CartPole-v1").'
         )
     path = "" if files else local_path("load", str(source))
     given["weights" if files else "run"] = files or path
-    algorithm = find_algorithm(agent or _agent_of(path, run_dir))
+    algorithm = find_algorithm(agent or described or _agent_of(path, run_dir))
     given = check_settings(algorithm, (EnvConfig, SourceConfig), given)
     return Policy(load_policy(algorithm, given), seed)
 

@@ -10,8 +10,10 @@ import click
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.errors import UserError, printable
+from xagents_ray.policy.card import agent_of
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import locate_run
+from xagents_ray.storage.weights import is_file_name
 
 _ENV = re.compile(r"(\S+[:/])?[A-Z]\w*-v\d+$")
 """What the ID of an environment looks like."""
@@ -47,14 +49,20 @@ def with_preset_of(words: Sequence[str]) -> list[str]:
 def with_run(words: Sequence[str]) -> list[str]:
     """Return the words of `play RUN …` or `evaluate RUN …` with the run's agent.
 
-    Without a run or an agent it is the newest run. Words that begin with an agent are
-    returned unchanged, and so are others if there is no run.
+    Without a run or an agent it is the newest run. A weights file that says what it is
+    of may take the run's place. Words that begin with an agent are returned unchanged,
+    and so are others if there is no run.
     """
     first, *others = words or ("",)
+    if first in all_algorithms():
+        return [*words]
+    if is_file_name(file := _value(words, "--weights") or first):
+        given = ["--weights", file, *others] if file == first else words
+        return [*([agent] if (agent := agent_of(file)) else []), *given]
     is_run = first == "last" or os.sep in first or os.path.isdir(first)
     is_other = bool(first) and not is_run and not first.startswith("-")
     is_without = any(_value(words, flag) is not None for flag in _WITHOUT_RUN)
-    if is_other or is_without or first in all_algorithms():
+    if is_other or is_without:
         return [*words]
     others = others if is_run else [*words]
     named = first if is_run else _value(others, "--run")

@@ -1,9 +1,8 @@
 """Loads trained agents from run directories or weights files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,14 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
+from xagents_ray.policy.card import (
+    described,
+    policy_card,
+    read_card,
+    settings_of,
+    training_facts,
+)
+from xagents_ray.policy.chosen import load_chosen
 from xagents_ray.run import user_networks
 from xagents_ray.run.checkpoint_facts import longest_episode
 from xagents_ray.run.prepare import with_own_names
@@ -85,6 +92,8 @@ class LoadedPolicy:
     run: RunSpec
     weights: Weights
     source: str  # path of the checkpoint or the weights file
+    facts: Mapping[str, Any] = field(default_factory=dict)  # see `training_facts`
+    files: Mapping[str, bytes] | None = None  # the network's, if from a weights file
 
 
 def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
@@ -93,21 +102,62 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     Raises:
         UserError: it doesn't exist, or doesn't fit the environment.
     """
-    from xagents_ray.actors.envs import make as environments
-    from xagents_ray.actors.envs.notes import env_notes
-
     given = plain_values(options(EnvConfig), given)
     source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(
             "Give either --weights with trained files or --run with a run's directory."
         )
-    values, trained_in = dict(given), EnvConfig.of(given)
-    checkpoint = None
-    if source.run is not None:
-        found = locate_run("--run", source.run, source.run_dir, algorithm.name)
-        values, trained_in = _stored(found[0], algorithm, given)
-        checkpoint, chosen = load_chosen(*found, source.which)
+    if source.weights is not None:
+        return _load_file(algorithm, given, source.weights)
+    return _load_run(algorithm, given, source)
+
+
+def _load_run(
+    algorithm: Algorithm, given: Mapping[str, Any], source: SourceConfig
+) -> LoadedPolicy:
+    """Load the trained agent of a run's checkpoint."""
+    assert source.run is not None
+    found = locate_run("--run", source.run, source.run_dir, algorithm.name)
+    values, trained_in = _stored(found[0], algorithm, given)
+    checkpoint, chosen = load_chosen(*found, source.which)
+    run, extras = _specification(algorithm, values, trained_in)
+    own, path = algorithm.models[0].own(checkpoint.arrays), str(checkpoint.path)
+    arrays, notes = match_arrays(own, run.layout.shapes, extras, path, run.layout)
+    arrays |= _with_newest(arrays, checkpoint)
+    run = replace(run, notes=(*run.notes, *chosen, *notes))
+    run = replace(run, longest_episode=longest_episode(checkpoint))
+    facts = training_facts(checkpoint)
+    return LoadedPolicy(run, Weights(1, arrays), path, facts)
+
+
+def _load_file(
+    algorithm: Algorithm, given: Mapping[str, Any], paths: Sequence[str]
+) -> LoadedPolicy:
+    """Load the trained agent of weights files, of which acting needs the first."""
+    if (card := read_card(path := paths[0])) is None:
+        run, extras = _specification(algorithm, given, EnvConfig.of(given))
+    else:
+        with settings_of(card, algorithm, given, path) as stored:
+            values = _merged(stored, given)
+            run, extras = _specification(algorithm, values, EnvConfig.of(values))
+    if len(paths) > 1 and algorithm.adapt is None:
+        check_paths(algorithm, run.config.algorithm, "--weights", paths)
+    arrays, notes = _read(path, run.layout, extras)
+    if card is None:
+        run = replace(run, notes=(*run.notes, *notes))
+        return LoadedPolicy(run, Weights(1, arrays), path)
+    run = replace(run, notes=(*run.notes, described(card, path), *notes))
+    return LoadedPolicy(run, Weights(1, arrays), path, card.facts, card.files)
+
+
+def _specification(
+    algorithm: Algorithm, values: Mapping[str, Any], trained_in: EnvConfig
+) -> tuple[RunSpec, dict[str, tuple[int, ...]]]:
+    """Return what acts, with notes on its environment, and the shapes of extras."""
+    from xagents_ray.actors.envs import make as environments
+    from xagents_ray.actors.envs.notes import env_notes
+
     if (env := EnvConfig.of(values)).env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     spec = environments.check_env(env)
@@ -116,30 +166,15 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     model, config = algorithm.models[0], algorithm.config.of(values)
     config = user_networks.save_user_networks(algorithm, config, env, spec, seed=0)
     layout = algorithm.layout_of(model, config, spec)
-    extras = algorithm.extras(model, config, spec)
-    if checkpoint is not None:
-        own, name = model.own(checkpoint.arrays), str(checkpoint.path)
-        arrays, notes = match_arrays(own, layout.shapes, extras, name, layout)
-        arrays |= _with_newest(arrays, checkpoint)
-        notes = [*chosen, *notes]
-    else:
-        assert source.weights is not None
-        if len(source.weights) > 1 and algorithm.adapt is None:  # acting needs only one
-            check_paths(algorithm, config, "--weights", source.weights)
-        arrays, notes = _read(name := source.weights[0], layout, extras)
-    said = (*env_notes(env, spec), *other, *notes)
     run = RunSpec(algorithm, Config(algorithm=config, env=env), spec, (layout,), seed=0)
-    run = replace(run, notes=said, longest_episode=longest_episode(checkpoint))
-    return LoadedPolicy(run, Weights(1, arrays), name)
+    run = replace(run, notes=(*env_notes(env, spec), *other))
+    return run, algorithm.extras(model, config, spec)
 
 
 def _stored(
     directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], EnvConfig]:
-    """Return a run's settings, with the given ones where allowed, and its environment.
-
-    Arguments and vectorization of the run's environment don't apply to another one.
-    """
+    """Return a run's settings, with given ones where allowed, and its environment."""
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
@@ -152,11 +187,18 @@ def _stored(
                 f"{each.flag} comes from the run that --run names: leave it out, or "
                 "give --weights in place of --run."
             )
-    env = EnvConfig.of(stored)
-    if "env" in given and given["env"] != env.env:
-        kept = stored.keys() - {"env_kwargs", "vectorization"}
-        stored = {name: stored[name] for name in kept}
-    return {**stored, **given}, env
+    return _merged(stored, given), EnvConfig.of(stored)
+
+
+def _merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings with given ones in their place.
+
+    Arguments and vectorization of the stored environment don't apply to another one.
+    """
+    own = {"env_kwargs", "vectorization"}
+    is_other = "env" in given and given["env"] != stored.get("env")
+    stored = {k: v for k, v in stored.items() if not (is_other and k in own)}
+    return {**stored, **given}
 
 
 def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> list[str]:
@@ -186,67 +228,6 @@ def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> li
             "trained: name an environment with the same spaces, or leave it out."
         )
     return [f"Environment: {name}; the run was trained in {trained}"]
-
-
-def load_chosen(
-    directory: RunDirectory, named: Path | None, which: str | None
-) -> tuple[checkpoints.Checkpoint, list[str]]:
-    """Return a run's checkpoint, and notes: the reason for it, and what was skipped.
-
-    Args:
-        directory: directory of the run.
-        named: path of one of its checkpoints; None if the user named none.
-        which: best, last or an env step; None for the default.
-    Raises:
-        UserError: there is no such checkpoint, or it is damaged; of the newest ones,
-            all are.
-    """
-    path, reason = _choose_checkpoint(directory, named, which)
-    if path is not None:
-        checkpoint = checkpoints.load_checkpoint(path, "give --run")
-        return checkpoint, [f"Weights of {checkpoint.path}: {reason}"]
-    checkpoint, skipped = checkpoints.load_newest(directory.checkpoints)
-    return checkpoint, [f"Weights of {checkpoint.path}: {reason}", *skipped]
-
-
-def _choose_checkpoint(
-    directory: RunDirectory, named: Path | None, which: str | None
-) -> tuple[Path | None, str]:
-    """Return the path, None for the newest valid one, and the reason for the choice."""
-    if named is not None:
-        if which is not None:
-            raise UserError(
-                "--which chooses a checkpoint of a run and --run names one already: "
-                "drop one of the two."
-            )
-        return named, "named by --run"
-    found = checkpoints.all_checkpoints(directory.checkpoints)
-    if not found:
-        raise UserError(
-            f"{directory.path} has no checkpoint yet: train it longer, or name another "
-            "run."
-        )
-    best = checkpoints.best_checkpoint(directory.checkpoints)
-    evaluation = None if best is None else checkpoints.best_evaluation(best)
-    if which is not None and which.isdecimal():
-        steps = {checkpoints.step_of(path): path for path in reversed(found)}
-        if int(which) not in steps:
-            raise UserError(
-                f"--which {int(which)}: the run has checkpoints of env steps "
-                f"{', '.join(map(str, steps))}; name one of them, best or last."
-            )
-        return steps[int(which)], "chosen by --which"
-    if which == "last" or (which is None and evaluation is None):
-        without = "" if which else "; no evaluation ranked them, see --eval-every"
-        return None, f"the newest checkpoint{without}"
-    if best is None:
-        raise UserError(
-            f"{directory.path} has no best checkpoint yet: use --which last, or train "
-            "it until its reward buffer is full."
-        )
-    if evaluation is None:
-        return best, "the best mean reward in training"
-    return best, f"the best evaluation, mean reward {evaluation:.2f}"
 
 
 def _with_newest(
@@ -284,12 +265,13 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
     Raises:
         UserError: the file's extension is unknown, or it can't be written.
     """
-    if file_kind(path) == ".npz":
-        file = WeightsFile(path, encode_npz(trained.weights.arrays))
-    else:
-        arrays = trained.weights.arrays
-        file = with_tensorflow(path, _ENCODE, arrays, trained.run.layout, path)
+    arrays = trained.weights.arrays
     try:
+        if file_kind(path) == ".npz":
+            card = policy_card(trained.run, trained.facts, trained.files)
+            file = WeightsFile(path, encode_npz(arrays, card))
+        else:
+            file = with_tensorflow(path, _ENCODE, arrays, trained.run.layout, path)
         write_file(file)
     except OSError as error:
         raise UserError(

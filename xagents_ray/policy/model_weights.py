@@ -13,7 +13,7 @@ from xagents_ray.networks import keras_archive
 from xagents_ray.networks.hdf5 import read_hdf5
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
-from xagents_ray.policy.loading import load_chosen
+from xagents_ray.policy.chosen import load_chosen
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.weights_formats import decode_unmatched
 from xagents_ray.storage.run_directory import RunDirectory

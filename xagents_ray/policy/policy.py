@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 class Policy:
     """A trained policy: choose actions, evaluate, play, save and export it.
 
-    `xagents_ray.load` returns one. It acts with NumPy, without TensorFlow and Ray, and
-    can be pickled.
+    `xagents_ray.load` returns one, which acts with NumPy alone, and can be pickled.
 
     Observations are those of `make_env()`: float32 in the environment's shape, or, for
     images, uint8 frames [frame_stack, H, W(, C)], the newest last ([H, W(, C)] with a
@@ -38,6 +37,7 @@ class Policy:
         agent: name of the algorithm, such as `ppo`.
         env_id: ID of the environment that the policy was trained in.
         source: path of the checkpoint or weights file that was loaded.
+        card: env steps, rewards and seed of training, as far as they are known.
         notes: notes for the user, one sentence each.
 
     >>> policy = xagents_ray.load("last")
@@ -54,7 +54,7 @@ class Policy:
 
         run = trained.run
         self.agent, self.env_id = run.algorithm.name, str(run.config.env.env)
-        self.source, self.notes = trained.source, run.notes
+        self.source, self.card, self.notes = trained.source, trained.facts, run.notes
         self._trained, self._run, self._spec = trained, run, run.spec
         self._actor = ActorSetup.of(run, 1).make_policy(run.spec)
         self._actor.load(trained.weights)
@@ -254,13 +254,13 @@ class Policy:
         """Write the policy's network as a weights file, which `--weights` accepts.
 
         Args:
-            path: a name ending in .npz, .weights.h5, .tf or .keras; all but .npz start
-                a TensorFlow process, which takes seconds. Missing directories are made.
+            path: a name ending in .npz, which holds all that acting needs, .weights.h5,
+                .tf or .keras, which a TensorFlow process writes in seconds.
         Raises:
             UserError: the ending is unknown, or the file can't be written.
 
         >>> xagents_ray.load("last").save("policy.npz")
-        >>> xagents_ray.load("policy.npz", agent="ppo", env="CartPole-v1")
+        >>> xagents_ray.load("policy.npz")
         <Policy: ppo of CartPole-v1 from policy.npz>
         """
         save_weights(self._trained, local_path("save", path))

@@ -16,6 +16,7 @@ from xagents_ray.core.files import read_regular, sync_directory, write_new
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import read_arrays, write_arrays
+from xagents_ray.storage.weights_card import Card, card_arrays, card_of, is_of_card
 
 # Suffixes of each format's files, in the order in which they are renamed.
 _PARTS = {
@@ -147,10 +148,13 @@ def write_file(file: WeightsFile) -> None:
     sync_directory(folder)
 
 
-def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
-    """Return the contents of an `.npz` file with these arrays."""
+def encode_npz(
+    arrays: Mapping[str, FloatArray], card: Card | None = None
+) -> dict[str, bytes]:
+    """Return the contents of an `.npz` file with these arrays, and a card if any."""
     out = io.BytesIO()
-    write_arrays(out, arrays)
+    described = {} if card is None else card_arrays(card)
+    write_arrays(out, {**arrays, **described})
     with zipfile.ZipFile(out, "a") as archive:
         archive.comment = migrations.npz_comment()
     return {"": out.getvalue()}
@@ -185,12 +189,35 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(io.BytesIO(file.files[""])) as archive:
             number = migrations.number_in(archive.comment)
+        arrays = {k: v for k, v in arrays.items() if not is_of_card(k)}
         for migration in migrations.migrations_from(number, file.path):
             arrays = migration.weights(arrays)
         return arrays
     except migrations.NewerFormatError as error:
         raise UserError(f"{error}.") from None
     except Exception as error:  # damaged comment, or failed migration
+        raise damaged_weights(file.path) from error
+
+
+def card_in(file: WeightsFile) -> Card | None:
+    """Return the card of a `.npz` weights file, if it has one.
+
+    Raises:
+        UserError: as in `decode_npz`.
+    """
+    arrays = arrays_in(file)
+    try:
+        with zipfile.ZipFile(io.BytesIO(file.files[""])) as archive:
+            number = migrations.number_in(archive.comment)
+        if (card := card_of(arrays)) is None:
+            return None
+        settings = card.settings
+        for migration in migrations.migrations_from(number, file.path):
+            settings = migration.settings(card.agent, settings)
+        return card._replace(settings=settings)
+    except migrations.NewerFormatError as error:
+        raise UserError(f"{error}.") from None
+    except Exception as error:
         raise damaged_weights(file.path) from error
 
 
