@@ -18,9 +18,9 @@ from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.user_networks import file_copies
 from xagents_ray.settings.options import Option, flag, options
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.storage.weights_card import Card
 from xagents_ray.storage.checkpoints import Checkpoint
 from xagents_ray.storage.weights import card_in
+from xagents_ray.storage.weights_card import Card
 
 _WORDS = re.compile(r"[\w., +-]{0,200}")
 _ENV = re.compile(r"[\w.-]{1,100}(/[\w.-]{1,100})?")
