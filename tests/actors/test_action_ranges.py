@@ -66,7 +66,7 @@ def test_each_integer_is_equally_likely_at_random(agent: str, space: Any) -> Non
 def certain(agent: str, env: str, output: float) -> Policy:
     """Return a policy whose network gives a number, before a tanh, in every state."""
     policy = policy_of(agent, env=env)
-    run, weights, source = vars(policy._trained).values()
+    run, weights, source, *_ = vars(policy._trained).values()
     name = run.layout.layers[run.layout.outputs[0]].name
     arrays = {
         k: 0 * x if k == f"{name}/kernel" else x for k, x in weights.arrays.items()

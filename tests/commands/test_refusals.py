@@ -28,6 +28,7 @@ from xagents_ray.commands import cli, seeds, training_run
 from xagents_ray.commands import tune as tuning
 from xagents_ray.commands.doctor import examination
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.python_calls import as_arguments
 from xagents_ray.policy import own_loop
 from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.settings.config import train_options
@@ -498,7 +499,10 @@ def whole(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(front: str, case: Case) -> None:
-    """Check that a way to ask refuses a case in the words of Python's `train`."""
+    """Check that a way to ask refuses a case in the words of Python's `train`.
+
+    These name arguments and the command line flags.
+    """
     agent, own, part = case
     if part.startswith("Training needs an end") and front in NEED_NO_END:
         return
@@ -507,14 +511,14 @@ def check(front: str, case: Case) -> None:
     settings = whole(own)
     files = sorted(Path().rglob("*"))
     reference = FRONTS["xagents_ray.train"](agent, settings)
-    assert all(each in reference for each in part.split(" … "))
+    assert all(as_arguments(each) in reference for each in part.split(" … "))
     assert "\n" not in reference
-    said = " ".join(FRONTS[front](agent, settings).split())
+    said = as_arguments(" ".join(FRONTS[front](agent, settings).split()))
     expected = own_sentences(front, agent, settings) or {reference}
     if front == "doctor" and case in MADE:  # it is in the table of what was made
         assert " ".join(reference.split()) in said
     else:
-        assert said in {" ".join(each.split()) for each in expected}
+        assert said in {" ".join(as_arguments(each).split()) for each in expected}
     assert [p for p in sorted(Path().rglob("*")) if p.name != ".lock"] == files
 
 
@@ -580,9 +584,11 @@ def test_every_refusal_is_a_case() -> None:
         FRONTS["xagents_ray.train"](agent, whole(own))
         for agent, own, _ in (*ASKED, *NAMED, *MADE)
     ]
-    known = {each for path in SOURCES for each in sentences_of(path)}
+    known = {as_arguments(x) for path in SOURCES for x in sentences_of(path)}
     assert len(known) > 50
     unknown = {each for each in known if not any(each in one for one in said)}
-    left = {each for each in unknown if not any(part in each for part in ELSEWHERE)}
+    left = {
+        each for each in unknown if not any(as_arguments(x) in each for x in ELSEWHERE)
+    }
     assert sorted(left) == []
     assert len(unknown) - len(left) == len(ELSEWHERE)

@@ -226,7 +226,8 @@ np.testing.assert_array_equal(again.policy.act(x), learned)
 start = again._models.write(pathlib.Path(), again.settings)
 assert start == {"weights": ["dueling.npz"]}
 assert all(map(np.array_equal, again.model.get_weights(), agent.model.get_weights()))
-refused(xagents_ray.DQN(envs, q).play, "which this agent's network lacks")
+acts = xagents_ray.DQN(envs, q).policy.act(x)  # the file says that it is dueling
+np.testing.assert_array_equal(acts, learned)
 write_weights("plain.npz", {k: x.numpy() for k, x in named_weights(q).items()})
 assert q.load_weights("plain.npz") is q and q.weights_path is None
 refused(lambda: xagents_ray.DQN(envs, q, **duel).fit(max_steps=9, local=True),

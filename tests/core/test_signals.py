@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,21 @@ def test_an_echo_is_not_a_second_signal() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.received == signal.SIGTERM
+
+
+def test_it_is_said_at_once_that_a_run_stops() -> None:
+    """Once, and in a thread: what the signal interrupts may hold the screen's lock."""
+    shown = []
+    with Signals() as signals:
+        signals.on_first = None
+        signals.note = lambda text: shown.append((text, threading.get_ident()))
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        until = time.monotonic() + 10
+        while not shown and time.monotonic() < until:
+            time.sleep(0.01)
+    ((text, thread),) = shown
+    assert text == "Stopping..." and thread != threading.get_ident()
 
 
 @pytest.mark.parametrize("command", ["train", "tune"])

@@ -40,7 +40,7 @@ def test_weights_of_scaled_actions(settings: dict[str, Any]) -> None:
     for path in ("ppo.npz", "again.npz"):
         policy = xagents_ray.load(path, **PENDULUM, **settings)
         assert not notes_of(policy)
-        with pytest.raises(UserError, match="leave out --no-action-scaling"):
+        with pytest.raises(UserError, match="leave out action_scaling=False"):
             xagents_ray.load(path, **PENDULUM, **settings, action_scaling=False)
     assert not notes_of_training(**settings)
 

@@ -83,14 +83,14 @@ def test_the_command_line_reads_it() -> None:
     [
         (
             {"env": "os:system"},
-            "trained with --env 'os:system', and a file may name nei",
+            "trained with env 'os:system', and a file may name nei",
         ),
-        ({"wrappers": ["os:system"]}, "trained with --wrappers .* if you trust it"),
-        ({"state_to_input": "os:abort"}, "trained with --state-to-input 'os:abort'"),
-        ({"env_kwargs": ["size=100000"]}, "trained with --env-kwargs .*size=100000"),
-        ({"env_kwargs": ['file="/etc/passwd"']}, "trained with --env-kwargs"),
-        ({"env": {"a": 1}}, "trained with --env "),
-        ({"frame_stack": 10**9}, "--frame-stack must be ≥ 1 and ≤ 16"),
+        ({"wrappers": ["os:system"]}, "trained with wrappers .* if you trust it"),
+        ({"state_to_input": "os:abort"}, "trained with state_to_input 'os:abort'"),
+        ({"env_kwargs": ["size=100000"]}, "trained with env_kwargs .*size=100000"),
+        ({"env_kwargs": ['file="/etc/passwd"']}, "trained with env_kwargs"),
+        ({"env": {"a": 1}}, "trained with env "),
+        ({"frame_stack": 10**9}, "frame_stack must be ≥ 1 and ≤ 16"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -102,7 +102,7 @@ def normalizing(
         f"{OBSERVATION}/mean": np.array(mean),
         f"{OBSERVATION}/variance": np.array(variance),
     }
-    run, weights, source = vars(policy._trained).values()
+    run, weights, source, *_ = vars(policy._trained).values()
     arrays = {**weights.arrays, **statistics}
     return Policy(LoadedPolicy(run, weights._replace(arrays=arrays), source))
 
@@ -230,7 +230,7 @@ def test_weights_files_of_keras() -> None:
     """The statistics of observations are in them."""
     policy = normalizing()
     policy.save("policy.weights.h5")
-    run, weights, _ = vars(policy._trained).values()
+    run, weights, *_ = vars(policy._trained).values()
     extras = run.algorithm.extras(
         run.algorithm.models[0], run.config.algorithm, run.spec
     )

@@ -23,7 +23,7 @@ def batch_of(policy: Policy, count: int = 6) -> dict[str, Any]:
 
 
 def normalizing(policy: Policy, size: int) -> Policy:
-    run, weights, source = vars(policy._trained).values()
+    run, weights, source, *_ = vars(policy._trained).values()
     statistics = {
         f"{OBSERVATION}/size": np.array(9.0),
         f"{OBSERVATION}/mean": np.linspace(-1, 1, size),

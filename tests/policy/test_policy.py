@@ -340,10 +340,10 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         (["gs://a/b.npz"], {"agent": "ppo"}, "load gs://a/b.npz: URLs are not supp"),
         ("a.npz", {"agent": "ppo"}, "a.npz: no such weights file; give the path"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
-        (DQN, {"env": "Pendulum-v1"}, "--env Pendulum-v1 has other spaces than CartP"),
-        (DQN, {"preprocess": True}, "--preprocess comes from the run that --run names"),
+        (DQN, {"env": "Pendulum-v1"}, 'env="Pendulum-v1" has other spaces than CartP'),
+        (DQN, {"preprocess": True}, "preprocess comes from the run that run names"),
         (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
-        (DQN, {"seed": -1}, "--seed must be ≥ 0"),
+        (DQN, {"seed": -1}, "seed must be ≥ 0"),
         (DQN, {"lr": 0.1}, "There is no setting 'lr'"),
     ],
 )
@@ -362,7 +362,7 @@ def test_evaluate_and_play_are_the_commands() -> None:
     assert random.returns != result.returns
     with pytest.raises(UserError, match="no setting 'episode'; did you mean episodes"):
         xagents_ray.evaluate("dqn", run=DQN, episode=3)
-    with pytest.raises(UserError, match="add --sample"):
+    with pytest.raises(UserError, match="add sample"):
         xagents_ray.evaluate("dqn", run=DQN, epsilon_end=0.5)
 
 

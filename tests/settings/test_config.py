@@ -310,11 +310,9 @@ def test_settings_of_another_agent_name_it(call: Any) -> None:
 @pytest.mark.parametrize("agent", ALGORITHMS)
 def test_settings_of_stable_baselines3_without_a_flag(agent: str) -> None:
     given = {"env": "CartPole-v1", "max_steps": 100}
-    with pytest.raises(UserError, match=r"--verbose isn't .*, and --quiet turns that"):
+    with pytest.raises(UserError, match=r"verbose isn't .*, and quiet turns that"):
         xagents_ray.train(agent, **given, verbose=1)
-    with pytest.raises(
-        UserError, match=r"--policy-kwargs isn't a setting.*for --model, "
-    ):
+    with pytest.raises(UserError, match=r"policy_kwargs isn't a setting.*for model, "):
         xagents_ray.train(agent, **given, policy_kwargs={})
 
 

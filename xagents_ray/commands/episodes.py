@@ -10,7 +10,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError, printable
 from xagents_ray.core.process import one_blas_thread
-from xagents_ray.core.signals import raising_interrupts
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.policy import episodes
 from xagents_ray.policy.episodes import Evaluation
 from xagents_ray.policy.loading import SourceConfig, load_policy
@@ -121,7 +121,7 @@ def _called(
     algorithm = find_algorithm(agent)
     groups = EnvConfig, SourceConfig, config
     given = check_settings(algorithm, groups, settings)
-    with raising_interrupts(), one_blas_thread():
+    with python_call(), one_blas_thread():
         return episodes.unless_stopped(call(algorithm, given, lambda line: None))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.policy.card import agent_of
 from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.policy.policy import Policy
@@ -16,6 +17,7 @@ from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
 
 
+@python_call()
 def load(
     source: str | Path | Sequence[str | Path],
     *,

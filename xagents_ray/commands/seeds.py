@@ -66,7 +66,7 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
             display.note(note)
         seed_runs = _plan(run, request.given, directory, display)
         with locked_directory(directory):
-            signals.on_first = None
+            signals.on_first, signals.note = None, display.note
             seed_runs.train(signals, display.show)
             found = SeedsResult.of(seed_runs.runs, str(directory), signals.received)
             _record(found, f"{algorithm.name}, {env}", display)

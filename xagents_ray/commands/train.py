@@ -8,7 +8,7 @@ from xagents_ray.commands.documented import listing_settings
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.training_run import train_with
 from xagents_ray.core.process import one_blas_thread
-from xagents_ray.core.signals import raising_interrupts
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import options
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -56,7 +56,7 @@ def train_with_listeners(
     """
     result: Result | SeedsResult
     algorithm = find_algorithm(agent)
-    with raising_interrupts(), one_blas_thread():
+    with python_call(), one_blas_thread():
         if settings.get("seeds") is not None:
             result = train_seeds(algorithm, settings)
         else:

@@ -107,6 +107,7 @@ def start_driver(
 
     `hooks` take part in the loop of an in-process run.
     """
+    signals.note = note
     if run.config.placement.local:
         start = resolve_name(f"{LOCAL_DRIVER}:start_local_driver")
         return start(run, signals, note, hooks)  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.signals import raising_interrupts
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.tuning.plan import tune_options
 from xagents_ray.tuning.sweep import TuneResult, run_sweep
 
@@ -42,7 +42,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     >>> better = {**result.best, "max_steps": 100_000}  # for xagents_ray.train
     """
     algorithm = find_algorithm(agent)
-    with raising_interrupts():
+    with python_call():
         result = tune_with(algorithm, settings)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)

@@ -4,8 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -27,6 +26,8 @@ class Signals:
         self._received_at = 0.0
         # Called by the first signal's handler; None if callers poll `received`.
         self.on_first: Callable[[], None] | None = self._exit
+        # Shows a line, in a thread, because what the signal interrupts may show one.
+        self.note: Callable[[str], None] | None = None
         self._previous: list[Any] = []
 
     def __enter__(self) -> "Signals":
@@ -52,6 +53,10 @@ class Signals:
     def press(self, number: int) -> None:
         """Simulate a first signal with this number."""
         self.received, self._received_at = number, time.monotonic()
+        if self.note is not None and self.on_first != self._exit:
+            threading.Thread(
+                target=self.note, args=["Stopping..."], daemon=True
+            ).start()
         if self.on_first is not None:
             self.on_first()
 
@@ -63,14 +68,3 @@ class Signals:
 
     def _exit(self) -> None:
         raise SystemExit(128 + (self.received or 0))
-
-
-@contextmanager
-def raising_interrupts() -> Iterator[None]:
-    """Convert the SystemExit of Ctrl-C to KeyboardInterrupt, Python's default."""
-    try:
-        yield
-    except SystemExit as error:
-        if error.code == 128 + signal.SIGINT:
-            raise KeyboardInterrupt from None
-        raise

@@ -19,6 +19,7 @@ from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.core.trajectory import (
     BoolArray,
     FloatArray,
@@ -72,6 +73,7 @@ class Agent:
     ...         observation, info = env.reset()
     """
 
+    @python_call()
     def __init__(self, agent: str, **settings: Any) -> None:
         algorithm = find_algorithm(agent)
         config = _config(algorithm, settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xagents_ray.core.process import one_blas_thread
-from xagents_ray.core.signals import raising_interrupts
+from xagents_ray.core.python_calls import python_call
 from xagents_ray.core.trajectory import Array, arrays_of
 from xagents_ray.policy import episodes as playing
 from xagents_ray.policy import onnx_export
@@ -209,7 +209,7 @@ class Policy:
         settings |= {"seed": seed, "sample": not deterministic}
         config = EvaluateConfig(episodes=episodes, **settings)
         run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
-        with raising_interrupts(), one_blas_thread():
+        with python_call(), one_blas_thread():
             found = playing.evaluate_policy(run, self._trained.weights, config)
             return playing.unless_stopped(found)
 
@@ -245,7 +245,7 @@ class Policy:
         check_known(settings, options(PlayConfig))
         settings |= {"video_dir": video_dir, "seed": seed, "sample": not deterministic}
         config = PlayConfig(episodes=episodes, **settings)
-        with raising_interrupts(), one_blas_thread():
+        with python_call(), one_blas_thread():
             weights = self._trained.weights
             found = playing.show_episodes(self._run, weights, config, lambda _: None)
             return playing.unless_stopped(found)

@@ -114,6 +114,7 @@ def run_sweep(
         study: Study = resolve_name("xagents_ray.tuning.study:Study")(plan)
         kind = resolve_name("xagents_ray.tuning.sweep_display:SweepDisplay")
         with kind(plan.config, display, study.rows()) as shown:
+            signals.note = shown.note
             shown.note(f"{plan.directory}: study {plan.study}")
             for note in runs[0].notes:
                 shown.note(note)

@@ -207,6 +207,7 @@ def test_a_signal_ends_a_run(
     checkpoints = Path(next(Path().glob("runs/*/*/*/checkpoints"), "none"))
     assert newest_valid(checkpoints) is not None or delay is not None
     assert re.search(ENDING % code.name, out) or delay is not None
+    assert "Stopping...\n" in out or delay is not None
     assert err == "" or (delay is not None and err == ENDED % code.name)
     _, alive = psutil.wait_procs(children, timeout=2)
     assert alive == []
