@@ -32,6 +32,7 @@ from benchmarks.report import (
     table,
     write,
 )
+from benchmarks.summary import write_pictures
 from benchmarks.works import MODES, WORKS, settings_option
 from xagents_ray.core.errors import Stopped, UserError
 
@@ -194,6 +195,19 @@ def join(files: tuple[TextIO, ...], file: Path | None) -> None:
 def chart(stored: TextIO, picture: Path) -> None:
     """Draw a file of throughput --json as a picture, .svg or .png."""
     charts.draw(read(json.load(stored)), picture)
+
+
+@cli.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=learns.RESULTS,
+    show_default="docs/results",
+    help="Has the numbers, and takes the pictures.",
+)
+def summary(results: Path) -> None:
+    """Draw the results of `learning` as summary.svg, as `learning` itself does."""
+    write_pictures(results)
 
 
 @cli.command()

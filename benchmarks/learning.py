@@ -30,6 +30,7 @@ from benchmarks.provenance import (
 )
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
+from benchmarks.summary import write_pictures
 from benchmarks.works import Settings, settings_option
 from xagents_ray import Evaluation, Policy
 from xagents_ray.algorithms.presets import AUTO_PRESET, all_presets, find_preset
@@ -240,8 +241,8 @@ def seeds_option(default: str) -> Callable[[Any], Any]:
 @click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Its table is rewritten from all results; default: docs/results.md, which "
-    "stays as it is with other --results.",
+    help="Its table is rewritten from all results, and summary.svg beside them drawn; "
+    "default: docs/results.md, which stays as it is with other --results.",
 )
 def learning(
     agents: tuple[str, ...],
@@ -272,5 +273,6 @@ def learning(
             click.echo(learned.sentence())
             if page is not None:
                 replace_table(page, read_all(results))
+                write_pictures(results)
     if failures:
         raise UserError("\n".join(failures))

@@ -60,7 +60,8 @@ def test_the_readme_and_the_metadata_say_where_to_turn() -> None:
     for link in ("../../issues", "../../pulls", "SECURITY.md", "CONTRIBUTING.md"):
         assert f"]({link})" in contact
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
-    assert {"docs/importances.png", "docs/terminal.svg"} <= {*pictures}
+    pictures += re.findall(r'\bsrc(?:set)?="([^"]+)"', text)
+    assert {"docs/logo.svg", "docs/pong.gif", "docs/terminal.svg"} <= {*pictures}
     assert all((ROOT / each).is_file() for each in pictures)
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")

@@ -22,6 +22,7 @@ class Page(HTMLParser):
         self.text = path.read_text(encoding="utf-8")
         self.anchors: set[str] = set()
         self.links: list[str] = []
+        self.pictures: list[str] = []
         self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -30,6 +31,8 @@ class Page(HTMLParser):
                 self.anchors.add(value)
             elif name in ("href", "src") and value:
                 self.links.append(value)
+                if tag == "img":
+                    self.pictures.append(value)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,26 @@ def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
     for page in site.values():
         assert "<script src=http" not in page.text.replace('"', "")
         assert "fonts.googleapis" not in page.text
+
+
+_PLOT, _PHOTO = "data:image/png;", "data:image/jpeg;"
+INVERTED = (
+    '[data-md-color-scheme="slate"] .md-typeset img:is([src$=".svg"]'
+    ':not([src$="terminal.svg"], [src$="logo.svg"]), [src$="importances.png"], '
+    '[src^="data:image/png"]) {\n  filter: invert(1)'
+)
+"""The rule of the style sheet for figures on white paper, in the dark scheme."""
+
+
+def test_figures_suit_the_dark_scheme(site: dict[Path, Page]) -> None:
+    """All pictures but those in `INVERTED` are photographs or dark already."""
+    css = (ROOT / "docs" / "extra.css").read_text(encoding="utf-8")
+    assert INVERTED in css
+    pictures = {each for page in site.values() for each in page.pictures}
+    taken = ".svg", "importances.png"
+    others = {x for x in pictures if not x.endswith(taken) and not x.startswith(_PLOT)}
+    assert {Path(x).name for x in others if not x.startswith(_PHOTO)} == {"pong.gif"}
+    assert len(pictures) > 40
 
 
 def test_markers_and_equations_became_what_they_stand_for(
