@@ -45,6 +45,7 @@ FEW_FRAMES = ["--local", "--n-envs", "2", "--max-steps", "64"]
 TUNE = ["--address", ADDRESS, "--trial-steps", "600", "--jit", "off"]
 MORE = {
     "train": SHORT,
+    "train CartPole-v1": SHORT,
     "resume": ["--max-steps", "1200"],
     "train ppo --env LunarLander-v3": [*SHORT, "--n-steps", "32"],
     "train ppo --env PongNoFrameskip-v4": [*FEW_FRAMES, "--n-steps", "32"],
@@ -70,7 +71,7 @@ MORE = {
 """What is added to the commands that begin so, the longest beginning first.
 
 The last one of a flag counts. `--local` only leaves out the start of Ray. A command
-without flags gets none.
+without flags gets none, unless it is here as it is.
 """
 NOT_RUN = {
     ".venv/bin/pytest -n 3": "that is what runs this test",
@@ -133,7 +134,8 @@ def words_of(line: str, address: str) -> list[str]:
     given = shlex.join(words)
     start = max((s for s in MORE if given.startswith(s)), key=len, default=None)
     assert start is not None or "--" not in line, f"What makes `{line}` short?"
-    more = MORE[start] if start is not None and "--" in line else []
+    has_more = start is not None and ("--" in line or start == given)
+    more = MORE[start or ""] if has_more else []
     return [*words, *(address if word == ADDRESS else word for word in more)]
 
 
