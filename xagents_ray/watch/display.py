@@ -1,7 +1,9 @@
 """The display of a run: a live table, or plain lines if that is impossible."""
 
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -23,6 +25,8 @@ _WIDEST = 130
 _PAIR = 36
 """Width of a title and its value."""
 _TICK_SECONDS = 0.5
+_TREND_SECONDS = 10.0
+"""Shortest time over which the trend of the mean reward is measured."""
 _LONGEST = 1e9
 """Seconds to the end, from which they are not shown."""
 
@@ -44,6 +48,7 @@ class Display:
         self.profile: Profile | None = None
         self.metrics: Mapping[str, float] = {}  # of the newest learning phase
         self._recent = (0, 0.0)
+        self._means = deque[tuple[float, float]]()  # mean rewards by seconds
         self._speed = 0.0
         self._has_ended = False
         self._began, self._step = time.monotonic(), ""
@@ -158,12 +163,31 @@ class Display:
         return fields
 
     def _seconds_left(self, progress: Progress) -> float | None:
-        """Return the seconds to --max-steps at the speed so far; None if unknown."""
-        most, speed = self._config.training.max_steps, progress.steps_per_second
-        if most is None or self._has_ended or not progress.updates or speed <= 0:
+        """Return the seconds to the end of the run; None if unknown.
+
+        That is to --max-steps at the speed so far, or to --target-reward if the mean
+        reward rises as it did in the second half of the run.
+        """
+        if self._has_ended or not progress.updates:
             return None
-        left = max(most - progress.env_steps, 0) / speed
-        return left if left < _LONGEST else None
+        most, speed = self._config.training.max_steps, progress.steps_per_second
+        left = [self._seconds_to_target(progress)]
+        if most is not None and speed > 0:
+            left.append(max(most - progress.env_steps, 0) / speed)
+        return min((x for x in left if x < _LONGEST), default=None)
+
+    def _seconds_to_target(self, progress: Progress) -> float:
+        target, mean = self._config.training.target_reward, progress.mean_reward
+        if target is None or mean is None:
+            return math.inf
+        now, means = progress.seconds, self._means
+        if not means or now - means[-1][0] >= 1.0:
+            means.append((now, mean))
+        while len(means) > 2 and means[1][0] <= now / 2:
+            means.popleft()
+        passed, gain = now - means[0][0], mean - means[0][1]
+        is_rising = gain > 0 and passed >= _TREND_SECONDS
+        return max(target - mean, 0.0) * passed / gain if is_rising else math.inf
 
     def _measure(self, progress: Progress) -> float:
         """Return the env steps per second of the last second; at the end, overall."""
