@@ -47,6 +47,7 @@ ELSEWHERE = {
     "--help": "click",
     "--version": "click",
     "--traceback": "the command line",
+    "--set": "the command line",
     "--n-env": "short for --n-envs",
 }
 """Flags that no option has, and what has them."""

@@ -10,6 +10,7 @@ import click
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.errors import UserError, printable
+from xagents_ray.run.config_file import chosen_algorithm
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import locate_run
 
@@ -21,6 +22,8 @@ _WITHOUT_RUN = ("-h", "--help", "--weights")
 def with_preset_of(words: Sequence[str]) -> list[str]:
     """Return the words of `train ENV …` with the best agent there, and its preset.
 
+    Those of `train --config FILE …` get the file's agent.
+
     Other words are returned unchanged.
 
     Raises:
@@ -28,7 +31,7 @@ def with_preset_of(words: Sequence[str]) -> list[str]:
     """
     env, *others = words or ("",)
     if env.startswith("-") or env in all_algorithms():
-        return [*words]
+        return with_agent_of_config(words)
     found = presets.recommended(env)
     if found is None:
         _refuse(env)
@@ -42,6 +45,17 @@ def with_preset_of(words: Sequence[str]) -> list[str]:
             f"AGENT --env {env}"
         )
     return [found.agent, "--env", env, *preset, *others]
+
+
+def with_agent_of_config(words: Sequence[str]) -> list[str]:
+    """Return the words of `train --config FILE …` with the file's agent.
+
+    Words that begin with an agent are returned unchanged.
+    """
+    file = _value(words, "--config")
+    if not file or not words[0].startswith("-"):
+        return [*words]
+    return [chosen_algorithm(None, file).name, *words]
 
 
 def with_run(words: Sequence[str]) -> list[str]:

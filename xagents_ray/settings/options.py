@@ -51,7 +51,10 @@ class Facts:
     # Affects how a trained policy acts, so `play` and `evaluate` have it too.
     acts: bool = False
     explores: bool = False  # affects how a trained policy acts with --sample
+    common: bool = False  # shown by --help, not only by --help-all
     new_run: bool = False  # for new runs only, not for --resume
+    # Belongs to a single run: --config doesn't take it from a run's config.yaml.
+    of_one_run: bool = False
     # Also available in a user's own loop; see `xagents_ray.Agent`.
     own_loop: bool = False
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
@@ -280,7 +283,7 @@ def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     mistakes = Mistakes()
     for name in names:
         if name not in options:
-            hint = suggest_option(name, options.values()) or "."
+            hint = suggest_option(name, options.values()) or ": leave it out."
             mistakes.found.append(UserError(f"There is no setting {name!r}{hint}"))
     mistakes.report()
 
