@@ -45,6 +45,7 @@ ELSEWHERE = {
     "--peer-vec": "python -m benchmarks",
     "--vs": "python -m benchmarks",
     "--help": "click",
+    "--help-all": "the command line",
     "--version": "click",
     "--traceback": "the command line",
     "--set": "the command line",

@@ -84,11 +84,13 @@ n_steps = shared(
     known_as=("num_steps", "rollout_steps"),
     remedy_for="transport",
     group=Rollouts,
+    common=True,
 )
 entropy_coef = shared(
     coefficient,
     "Entropy coefficient for loss calculation",
     known_as=("ent_coef", "entropy_coeff"),
+    common=True,
 )
 grad_norm = shared(
     positive,
@@ -101,13 +103,17 @@ value_loss_coef = shared(
     known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
 )
 lam = shared(
-    fraction, "GAE-Lambda for advantage estimation", known_as=("gae_lambda", "lambda_")
+    fraction,
+    "GAE-Lambda for advantage estimation",
+    known_as=("gae_lambda", "lambda_"),
+    common=True,
 )
 mini_batches = shared(
     count,
     "Number of mini-batches to use per pass",
     hp_type="categorical",
     known_as=("num_minibatches", "n_minibatches"),
+    common=True,
 )
 normalize_advantages = shared(
     option,

@@ -76,11 +76,13 @@ class PPOConfig(AlgorithmConfig):
         hp_type="categorical",
         known_as=("n_epochs", "num_epochs", "epochs", "update_epochs"),
         remedy_for="learning",
+        common=True,
     )
     clip_norm: float = positive(
         0.1,
         "Clipping of the importance ratio",
         known_as=("clip_range", "clip_coef", "clip_param", "clip_ratio"),
+        common=True,
     )
     clip_decay: bool = option(
         False,

@@ -71,16 +71,16 @@ _TITLES = {
 """Section of the help for each option that all agents share."""
 _EXAMPLES = {
     "train": (
-        "--env CartPole-v1 --max-steps 100k",
-        "--env CartPole-v1 --preset --seeds 1 2 3",
+        "--env {env} --max-steps 100k",
+        "--env {env} --preset --seeds 1 2 3",
         "--resume last --max-steps 200k",
     ),
-    "doctor": ("--env CartPole-v1 --max-steps 100k",),
+    "doctor": ("--env {env} --max-steps 100k",),
     "play": ("--run last --video-dir videos",),
     "evaluate": ("--run last --episodes 100",),
-    "tune": ("--env CartPole-v1 --trial-steps 50k --lr 1e-4 1e-2",),
+    "tune": ("--env {env} --trial-steps 50k --lr 1e-4 1e-2",),
 }
-"""Words after a command and an agent, as examples in the help."""
+"""Words after a command and an agent, as examples in the help; `env` is formatted."""
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
 """Implementation of a command; returns the signal that ended it, or None."""
 
@@ -153,8 +153,9 @@ class _Agents(click.Group):
         command.known, command.owners = shown, self._owners
         agent = {each.name: "Agent" for each in options(row.config)}
         command.sections = {each.name: "Run" for each in shown} | agent | _TITLES
+        env = "CartPole-v1" if row.discrete else "Pendulum-v1"
         command.examples = [
-            f"xagents-ray {self.name} {row.name} {rest}"
+            f"xagents-ray {self.name} {row.name} {rest.format(env=env)}"
             for rest in _EXAMPLES.get(str(self.name), ())
         ]
         return command

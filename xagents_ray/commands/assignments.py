@@ -15,8 +15,8 @@ class Assignments:
 
     set: tuple[str, ...] | None = option(
         None,
-        "Any setting, as its flag or a line of --config would: key=value, such as "
-        "n_envs=4 or local=false; null for none",
+        "Any setting by its name in a file of --config, such as n_envs=4; the same as "
+        "its flag, and null for no value",
         common=True,
     )
 

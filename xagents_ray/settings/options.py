@@ -53,8 +53,7 @@ class Facts:
     explores: bool = False  # affects how a trained policy acts with --sample
     common: bool = False  # shown by --help, not only by --help-all
     new_run: bool = False  # for new runs only, not for --resume
-    # Belongs to a single run: --config doesn't take it from a run's config.yaml.
-    of_one_run: bool = False
+    of_one_run: bool = False  # not taken by --config from a run's config.yaml
     # Also available in a user's own loop; see `xagents_ray.Agent`.
     own_loop: bool = False
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
@@ -180,7 +179,9 @@ class Option(Facts):
             return
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
-            raise UserError(f"{self.flag} takes one of {words}, got {value!r:.80}.")
+            hint = did_you_mean(value, self.choices) or "."
+            what = f"{self.flag} takes one of {words}, got {value!r:.80}"
+            raise UserError(f"{what}{hint}")
         if self.is_local:
             paths.check_path(self.flag, value)
         if self.names_directory:
@@ -261,20 +262,23 @@ def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str,
     return {k: own[k].plain(v) if k in own else v for k, v in values.items()}
 
 
-def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
+def suggest_option(
+    name: str, known: Iterable[Option], flags: Iterable[str] = ()
+) -> str:
     """Return `; did you mean A?` for an unknown name that resembles an option's.
 
     Args:
         name: the unknown name, such as `learning_rate` or `--learning-rate`.
         known: the existing options.
-        as_flags: whether to suggest flags instead of names.
+        flags: flags to suggest; without any, options are suggested by their names.
     """
-    word = name.removeprefix("--").replace("-", "_").lower()
-    shown = {each: each.flag if as_flags else each.name for each in known}
-    for each, own in shown.items():
+    known, word = list(known), name.lstrip("-").replace("-", "_").lower()
+    texts = {each.lstrip("-").replace("-", "_"): each for each in flags}
+    texts = texts or {each.name: each.name for each in known}
+    for each in known:
         if word in each.known_as:
-            return f"; did you mean {own}?"
-    return did_you_mean(name, shown.values())
+            return f"; did you mean {texts[each.name]}?"
+    return did_you_mean(word, texts, texts)
 
 
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:

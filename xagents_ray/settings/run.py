@@ -26,6 +26,7 @@ class RunConfig(Checked):
         of_one_run=True,
         own_loop=True,
         bare="auto",
+        common=True,
     )
     config: str | None = option(
         None,
@@ -35,6 +36,7 @@ class RunConfig(Checked):
         new_run=True,
         of_one_run=True,
         in_presets=False,
+        common=True,
     )
     run_dir: str = option(
         "runs",
@@ -50,6 +52,7 @@ class RunConfig(Checked):
         new_run=True,
         of_one_run=True,
         instead="--study names the sweep",
+        common=True,
     )
     resume: str | None = option(
         None,
@@ -59,6 +62,7 @@ class RunConfig(Checked):
         instead="the same command with the same --study resumes a sweep",
         not_with_seeds="the same command with the same --name resumes all of its runs",
         not_launched="resumes a run on this machine",
+        common=True,
     )
     weights: tuple[str, ...] | None = option(
         None,
@@ -123,6 +127,7 @@ class RunConfig(Checked):
         "Evaluate greedily every n steps, and choose the best weights by that",
         unit="env steps",
         known_as=("eval_freq", "eval_frequency"),
+        common=True,
     )
     eval_episodes: int = count(
         10,
@@ -149,6 +154,7 @@ class ConnectionConfig(Checked):
         "environment variable RAY_ADDRESS; local starts an own Ray in spite of it",
         needs_ray=True,
         not_launched="names a cluster, as the files that are written do",
+        common=True,
     )
     dashboard: bool = option(
         False,
@@ -187,6 +193,7 @@ class PlacementConfig(ConnectionConfig):
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
         not_launched="runs without Ray",
+        common=True,
     )
     n_actors: int | None = count(
         None,
@@ -195,6 +202,7 @@ class PlacementConfig(ConnectionConfig):
         "several cores has one of them",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
+        common=True,
     )
     learner_gpus: float | None = option(
         None,
