@@ -14,7 +14,7 @@ import click
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.assignments import with_assignments
-from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.cli import CONTEXT, HELP, CommandGroup
 from xagents_ray.commands.flags import Command, flag_parameter
 from xagents_ray.commands.shortcuts import with_agent_of_config
 from xagents_ray.commands.tables import print_options
@@ -77,6 +77,7 @@ def launch_group() -> click.Group:
     """Return the `launch` command, with a subcommand per kind of cluster."""
 
     @click.group(
+        cls=CommandGroup,
         invoke_without_command=True,
         context_settings=CONTEXT,
         help=HELP["launch"],

@@ -84,7 +84,8 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     if asked in {AUTO_PRESET, *(preset.name for preset in _of(algorithm))}:
         settings = named_preset(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
-        settings = _read(Path(local_path("--preset", asked)), algorithm)
+        path = Path(local_path("--preset", asked))
+        settings = _read(path, algorithm, given.get("env"))
     completed = {**settings, **given}
     known = train_options(algorithm.config)
     _check_effects(known, given, completed)
@@ -147,7 +148,9 @@ def named_preset(agent: str, env: str | None, name: str) -> Preset:
         return found
     known = [preset.env for preset in _of(find_algorithm(agent)) if preset.name == name]
     others = f", only for {', '.join(known)}" if known else ""
-    hint = did_you_mean(env, known) or (
+    names = {preset.name for preset in _of(find_algorithm(agent))}
+    hint = did_you_mean(env, known) if known else did_you_mean(name, sorted(names))
+    hint = hint or (
         f"{others}: give the settings one by one, or a file with --preset FILE."
     )
     called = "" if name == AUTO_PRESET else f" {name}"
@@ -167,15 +170,16 @@ def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
-    """Return the settings of a user's preset file."""
+def _read(path: Path, algorithm: Algorithm, env: Any) -> Mapping[str, Any]:
+    """Return the settings of a user's preset file, for an environment if it is named.
+
+    Raises:
+        UserError: the file is invalid, or there is none; the message has the presets.
+    """
     try:
         entry = read_settings_file("--preset", path, _REMEDY)
     except OSError as error:
-        hint = did_you_mean(str(path), [preset.name for preset in _of(algorithm)])
-        hint = hint or (
-            "; name a file, or no value for the preset of the agent and --env."
-        )
+        hint = _other_presets(str(path), algorithm, None if env is None else str(env))
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
@@ -186,6 +190,20 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     except UserError as error:
         raise UserError(f"--preset {path}: {error}") from None
     return located
+
+
+def _other_presets(asked: str, algorithm: Algorithm, env: str | None) -> str:
+    """Return advice for the name of a preset that doesn't exist."""
+    names = dict.fromkeys(preset.name for preset in _of(algorithm))
+    if hint := did_you_mean(asked, names):
+        return hint
+    if env is None:
+        return "; name a file, or no value for the preset of the agent and --env."
+    fitting = [name for name in names if find_preset(algorithm.name, env, name)]
+    if not fitting:
+        return f"; {algorithm.name} has no preset for {env}: name a file."
+    words = ["no value" if name == AUTO_PRESET else name for name in fitting]
+    return f"; for {env}, give {', '.join(words)} or a file."
 
 
 def _check(settings: Mapping[str, Any], algorithm: Algorithm) -> None:
