@@ -56,6 +56,8 @@ def find_registered(env_id: str) -> str | EnvSpec:
 
 def check_env_id(env_id: str) -> None:
     """Raise UserError if no environment has this name; none is created."""
+    import ale_py  # noqa: F401 (registers the ids of Atari)
+
     found = find_registered(env_id) if find_factory(env_id) is None else None
     if isinstance(found, str):
         try:

@@ -26,7 +26,7 @@ def run(line):
 
 RUN = "--env CartPole-v1 --n-envs 2 --n-steps 32 --run-dir runs --seed 3"
 run("train --help")
-run("train reinforce --help")
+run("train reinforce --help-all")
 run("presets reinforce")
 run(f"doctor reinforce {RUN} --preset --local")
 run(f"train reinforce {RUN} --local --max-steps 256 --name a --checkpoints a.npz")

@@ -142,7 +142,7 @@ def test_arguments_that_are_no_text_are_refused(
 
 
 def test_help_has_defaults_of_zero(capsys) -> None:
-    assert cli.run(["train", "ppo", "--help"]) == 0
+    assert cli.run(["train", "ppo", "--help-all"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert re.search(r" --policy-lag INT [^\[]*\[[^\]]*default: 0\]", words)
 
@@ -236,7 +236,7 @@ def test_what_names_no_command_imports_none() -> None:
     )
     done = python("-c", script)
     assert done.returncode == 0, done.stderr
-    assert "No such command 'trian'. Did you mean 'train'?" in done.stderr
+    assert "There is no command 'trian'; did you mean train?" in done.stderr
     assert cli.HELP["presets"] in done.stdout
 
 

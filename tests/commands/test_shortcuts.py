@@ -297,12 +297,16 @@ def test_a_report_says_what_could_not_be_filmed(make_run: Make) -> None:
     assert "It could not be filmed: " in page
 
 
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_help_fits_the_terminal(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    width: int,
+    flag: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(cli.CONTEXT, "terminal_width", width - 2)
-    assert cli.run(["train", "ppo", "--help"]) == 0
+    assert cli.run(["train", "ppo", flag]) == 0
     lines = capsys.readouterr().out.splitlines()
     titles = [line for line in lines if line.endswith(":") and line[:1].isupper()]
     sections = ["Environment:", "Agent:", "Run:", "Watching:", "Where it runs:"]

@@ -23,6 +23,10 @@ train("ppo", lr=1, weights=["a.tf"], target_reward=None)
 train(AgentName("reinforce"), baseline=True)
 tune("ppo", lr=[1e-4, 1e-2], n_envs=8, trial_steps=1_000)
 train("ppo", seeds=[1, 2], lr=1e-3, callbacks=[print]).iqm_interval
+train(config=Path("run.yaml"), lr=1).directory
+train(config="run.yaml", seeds=[1, 2]).iqm_interval
+tune(config="run.yaml", n_trials=3)
+train(lr=1)  # type: ignore[call-overload]
 train("ppo", seeds=1)  # type: ignore[call-overload]
 agents["ppo"]["agent"] is PPO
 train("ppo", lr="x")  # type: ignore[call-overload]

@@ -61,6 +61,11 @@ def preset(text: str) -> Call:
     )
 
 
+def config_file(text: str) -> Call:
+    Path("own.yaml").write_text(text)
+    return command(*"train --config own.yaml --local".split())
+
+
 def resumed(change: Callable[[Path], None]) -> Call:
     """Return a command that resumes a run with changed files."""
     run = Path("run")
@@ -373,6 +378,18 @@ READERS: dict[str, dict[str, Callable[[], Call]]] = {
         "truncated": lambda: preset("settings: {lr: "),
         "NaN": lambda: preset("settings: {lr: .nan}"),
         "endless": lambda: piped(preset(""), "own.yaml"),
+    },
+    "file of settings": {
+        "huge": lambda: config_file("agent: ppo\nlr: [" + "1, " * 80_000 + "1]\n"),
+        "huge number": lambda: config_file(f"agent: ppo\nlr: 0x{'f' * 60_000}\n"),
+        "huge file": lambda: config_file("agent: ppo\n# " + "x" * 10**6),
+        "deep": lambda: config_file("agent: ppo\nenv_kwargs: " + "{a: " * DEEP),
+        "aliased": lambda: config_file(f"agent: ppo\n{ALIASES}"),
+        "truncated": lambda: config_file("agent: ppo\nalgorithm: {lr: "),
+        "NaN": lambda: config_file("agent: ppo\nlr: .nan"),
+        "twice": lambda: config_file("agent: ppo\n" + "lr: 1\n" * 2_000),
+        "object": lambda: config_file("agent: !!python/object/apply:os.getcwd []"),
+        "endless": lambda: piped(config_file(""), "own.yaml"),
     },
     "settings of a run": {
         "huge": lambda: config("a: [" + "1, " * 300_000 + "1]\n"),

@@ -7,6 +7,7 @@ import pytest
 
 from xagents_ray.core.parsing import (
     ExcessError,
+    SettingsLoader,
     parse_json,
     parse_yaml,
     read_bounded,
@@ -57,6 +58,24 @@ def test_the_number_of_values_is_bounded() -> None:
     assert len(parse_yaml("[" + "1," * 4_000 + "]")) == 4_000
     with pytest.raises(ExcessError, match="more than 5,000 values"):
         parse_yaml("[" + "1," * 5_000 + "]")
+
+
+def test_settings_of_a_user_are_those_of_yaml_1_2() -> None:
+    text = "[on, off, yes, no, true, False, 2026-01-31, 3e-4, 1.5, .5, 7, ~, '8']"
+    assert parse_yaml(text, SettingsLoader) == [
+        *("on", "off", "yes", "no", True, False, "2026-01-31"),
+        *(3e-4, 1.5, 0.5, 7, None, "8"),
+    ]
+    assert parse_yaml("[on, 3e-4]") == [True, "3e-4"]  # as files of ours are written
+
+
+@pytest.mark.parametrize(
+    "text", ["{a: 1, b: 2, a: 3}", "x:\n  a: 1\n  'a': 2", "- {a: 1, ? a : 2}"]
+)
+def test_a_users_key_is_there_once(text: str) -> None:
+    with pytest.raises(ExcessError, match="it has 'a' twice"):
+        parse_yaml(text, SettingsLoader)
+    assert parse_yaml(text)
 
 
 ODD = ["[", "!!int ''", "!!float ''", "!!bool x", "!!timestamp x", "2001-99-99"]

@@ -45,8 +45,10 @@ ELSEWHERE = {
     "--peer-vec": "python -m benchmarks",
     "--vs": "python -m benchmarks",
     "--help": "click",
+    "--help-all": "the command line",
     "--version": "click",
     "--traceback": "the command line",
+    "--set": "the command line",
     "--n-env": "short for --n-envs",
 }
 """Flags that no option has, and what has them."""

@@ -276,5 +276,5 @@ def test_flags_of_ppo_are_refused(flag: str, capsys: Any) -> None:
     assert error.startswith(f"xagents-ray: --{flag} isn't a setting")
     assert "--critic-iterations" in error
     assert error.count("\n") == error.count(".") == 1
-    assert cli.run(["train", "trpo", "--help"]) == 0
+    assert cli.run(["train", "trpo", "--help-all"]) == 0
     assert flag not in capsys.readouterr().out

@@ -59,7 +59,7 @@ def test_the_time_left_to_a_target_follows_the_trend_of_the_reward() -> None:
     assert left(display, progress_at(9, 40.0)) == math.inf
     assert left(display, progress_at(21, 60.0)) == pytest.approx(24, rel=0.01)
     assert left(display, progress_at(31, 60.0)) == pytest.approx(44, rel=0.01)
-    assert left(display, progress_at(62, 91.0)) == pytest.approx(9, rel=0.01)
+    assert left(display, progress_at(64, 93.0)) == pytest.approx(7, rel=0.01)
     assert left(display, progress_at(70, 20.0)) == math.inf
 
 

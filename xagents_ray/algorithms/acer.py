@@ -51,6 +51,7 @@ class ACERConfig(AlgorithmConfig):
         1,
         unit="trajectories",
         help="Trajectories of each environment per update; only 1",
+        common=False,
     )
     replay_shards: int = replay.replay_shards(1)
     replay_ratio: float = trajectory_replay.replay_ratio(4.0)
@@ -63,7 +64,9 @@ class ACERConfig(AlgorithmConfig):
         "and to probabilities within logarithms",
     )
     trust_region: bool = option(
-        True, "Keep the policy near an average of its past ones"
+        True,
+        "Keep the policy near an average of its past ones",
+        common=True,
     )
     delta: float = coefficient(
         1.0,

@@ -62,7 +62,7 @@ class DQNConfig(AlgorithmConfig):
     her: str | None = off_policy.her(None)
     her_goals: int = off_policy.her_goals(4)
 
-    double: bool = option(False, "If specified, DDQN will be used")
+    double: bool = option(False, "If specified, DDQN will be used", common=True)
     epsilon_start: float = fraction(
         1.0,
         "Starting epsilon value which is used to control random exploration",
@@ -73,12 +73,14 @@ class DQNConfig(AlgorithmConfig):
         "Epsilon end value (minimum exploration rate)",
         explores=True,
         known_as=("exploration_final_eps",),
+        common=True,
     )
     epsilon_decay_steps: int = count(
         150_000,
         "Number of steps for `epsilon-start` to reach `epsilon-end`",
         unit="env steps",
         hp_type="int",
+        common=True,
     )
     target_sync_steps: int = count(
         1_000,
@@ -86,6 +88,7 @@ class DQNConfig(AlgorithmConfig):
         unit="env steps",
         hp_type="int",
         known_as=("target_update_interval", "target_network_frequency"),
+        common=True,
     )
     tau: float = fraction(
         1.0,

@@ -164,7 +164,10 @@ train_frequency = shared(
     group=TransitionReplayGroup,
 )
 gradient_steps = shared(
-    count, "Updates per --train-frequency", unit="updates", hp_type="categorical"
+    count,
+    "Updates per --train-frequency",
+    unit="updates",
+    hp_type="categorical",
 )
 n_step = shared(
     count,
@@ -225,6 +228,7 @@ tau = shared(
     "Value used for syncing target model weights",
     exclusive=True,
     known_as=("polyak",),
+    common=True,
 )
 layer_norm = shared(
     option,
@@ -252,6 +256,7 @@ step_noise_coef = shared(
     coefficient,
     "Standard deviation of the noise added to actions, which span -1 to 1",
     explores=True,
+    common=True,
 )
 noise = shared(
     option,

@@ -85,6 +85,7 @@ n_steps = shared(
     known_as=("num_steps", "rollout_steps"),
     remedy_for="transport",
     group=Rollouts,
+    common=True,
 )
 entropy_coef = shared(
     coefficient,
@@ -93,6 +94,7 @@ entropy_coef = shared(
     scheduled=True,
     to_plain=schedules.plain_schedule,
     takes="ScheduleLike",
+    common=True,
 )
 grad_norm = shared(
     positive,
@@ -105,13 +107,17 @@ value_loss_coef = shared(
     known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
 )
 lam = shared(
-    fraction, "GAE-Lambda for advantage estimation", known_as=("gae_lambda", "lambda_")
+    fraction,
+    "GAE-Lambda for advantage estimation",
+    known_as=("gae_lambda", "lambda_"),
+    common=True,
 )
 mini_batches = shared(
     count,
     "Number of mini-batches to use per pass",
     hp_type="categorical",
     known_as=("num_minibatches", "n_minibatches"),
+    common=True,
 )
 normalize_advantages = shared(
     option,

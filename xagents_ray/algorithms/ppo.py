@@ -77,6 +77,7 @@ class PPOConfig(AlgorithmConfig):
         hp_type="categorical",
         known_as=("n_epochs", "num_epochs", "epochs", "update_epochs"),
         remedy_for="learning",
+        common=True,
     )
     clip_norm: float | str = positive(
         0.1,
@@ -85,6 +86,7 @@ class PPOConfig(AlgorithmConfig):
         scheduled=True,
         to_plain=schedules.plain_schedule,
         takes="ScheduleLike",
+        common=True,
     )
     clip_decay: bool = option(
         False,

@@ -100,6 +100,7 @@ class SACConfig(AlgorithmConfig):
         to_plain=_text,
         hp_type="categorical",
         known_as=("ent_coef", "entropy_coef", "temperature", "initial_alpha"),
+        common=True,
     )
     policy_delay: int | None = off_policy.policy_delay(
         None,

@@ -113,6 +113,7 @@ max_trajectories = shared(
     "Maximum replay buffer size, each trajectory --n-steps of one "
     "environment, of all environments together",
     unit="trajectories",
+    common=False,
 )
 initial_trajectories = shared(
     replay.buffer_initial_size,
@@ -129,6 +130,7 @@ replay_ratio = shared(
     hp_type="categorical",
     remedy_for="learning",
     group=TrajectoryReplayGroup,
+    common=True,
 )
 optional_replay_ratio = shared(
     replay_ratio,
@@ -137,6 +139,7 @@ optional_replay_ratio = shared(
     "time; 0 for no replay",
     replaces=("decoupled_loss",),  # PPO's setting
     group=OptionalReplayGroup,
+    common=False,
 )
 online_learning = shared(
     option,

@@ -80,6 +80,7 @@ class TRPOConfig(AlgorithmConfig):
         0.001,
         "KL divergence that a step aims at; the line search accepts 1.5 times this",
         known_as=("target_kl",),
+        common=True,
     )
     cg_iterations: int = count(10, "Conjugate gradient iterations per train step")
     cg_damping: float = coefficient(0.001, "Damping that is added to the Fisher matrix")
@@ -97,7 +98,11 @@ class TRPOConfig(AlgorithmConfig):
         hp_type="int",
     )
     critic_iterations: int = count(
-        3, "Passes of the critic over the batch", hp_type="int", remedy_for="learning"
+        3,
+        "Passes of the critic over the batch",
+        hp_type="int",
+        remedy_for="learning",
+        common=True,
     )
 
 

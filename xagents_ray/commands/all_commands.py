@@ -14,6 +14,7 @@ from xagents_ray.algorithms.table import (
     find_algorithm,
     plugin_failures,
 )
+from xagents_ray.commands.assignments import Assignments, with_assignments
 from xagents_ray.commands.cli import CONTEXT, HELP
 from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
 from xagents_ray.commands.later import later
@@ -27,11 +28,16 @@ from xagents_ray.commands.plain_commands import (
 )
 from xagents_ray.commands.presets import list_presets
 from xagents_ray.commands.run_list import runs_group
-from xagents_ray.commands.shortcuts import with_preset_of, with_run
+from xagents_ray.commands.shortcuts import (
+    with_agent_of_config,
+    with_preset_of,
+    with_run,
+)
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.training_run import train_with, what_next
 from xagents_ray.core.errors import Broken, EnvironmentFault, UserError
 from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.run.config_file import with_config
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, flag, option, options
@@ -65,16 +71,16 @@ _TITLES = {
 """Section of the help for each option that all agents share."""
 _EXAMPLES = {
     "train": (
-        "--env CartPole-v1 --max-steps 100k",
-        "--env CartPole-v1 --preset --seeds 1 2 3",
+        "--env {env} --max-steps 100k",
+        "--env {env} --preset --seeds 1 2 3",
         "--resume last --max-steps 200k",
     ),
-    "doctor": ("--env CartPole-v1 --max-steps 100k",),
+    "doctor": ("--env {env} --max-steps 100k",),
     "play": ("--run last --video-dir videos",),
     "evaluate": ("--run last --episodes 100",),
-    "tune": ("--env CartPole-v1 --trial-steps 50k --lr 1e-4 1e-2",),
+    "tune": ("--env {env} --trial-steps 50k --lr 1e-4 1e-2",),
 }
-"""Words after a command and an agent, as examples in the help."""
+"""Words after a command and an agent, as examples in the help; `env` is formatted."""
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
 """Implementation of a command; returns the signal that ended it, or None."""
 
@@ -109,6 +115,7 @@ class _Agents(click.Group):
         self.callback, self._shared, self._call = self._print, shared, call
         self._own, self._varies, self._refused = own, varies, refused
         self._complete, self._bare = complete, bare
+        self._takes_config = any(each.name == "config" for each in shared)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -129,7 +136,8 @@ class _Agents(click.Group):
             return None
         row = find_algorithm(cmd_name)
         own = filter(self._own, options(row.config))
-        shown = [*self._shared, *own, *options(_Errors)]
+        more = options(Assignments) if self._takes_config else ()
+        shown = [*self._shared, *own, *more, *options(_Errors)]
         hidden = map(flag, (*row.config.all_replaced(), *self._refused))
         about = f"{str(self.name).capitalize()} {row.name.upper()}"
         command = Command(
@@ -145,8 +153,9 @@ class _Agents(click.Group):
         command.known, command.owners = shown, self._owners
         agent = {each.name: "Agent" for each in options(row.config)}
         command.sections = {each.name: "Run" for each in shown} | agent | _TITLES
+        env = "CartPole-v1" if row.discrete else "Pendulum-v1"
         command.examples = [
-            f"xagents-ray {self.name} {row.name} {rest}"
+            f"xagents-ray {self.name} {row.name} {rest.format(env=env)}"
             for rest in _EXAMPLES.get(str(self.name), ())
         ]
         return command
@@ -183,8 +192,9 @@ class _Agents(click.Group):
         if click.get_current_context().meta.get("bare"):
             print_options(f"xagents-ray {self.name} {algorithm.name}", shown)
             return 0
-        with_traceback = given.pop("traceback")
+        with_traceback, assigned = given.pop("traceback"), given.pop("set", ())
         values = {n: value for n, value in given.items() if value not in (None, ())}
+        values = with_assignments(assigned, values, shown)
         algorithm.config.check_names(values)
         try:
             signal = self._call(algorithm, values)
@@ -203,7 +213,8 @@ _run_doctor = later("xagents_ray.commands.doctor.command:run_doctor")
 
 
 def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
-    if "seeds" not in values:
+    values = with_config(algorithm, values)
+    if values.get("seeds") is None:
         ended = train_with(algorithm, values)
         if not values.get("quiet"):
             click.echo(what_next(ended), nl=False)
@@ -215,6 +226,7 @@ def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
 
 
 def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+    values = with_config(algorithm, values)
     with_traceback = click.get_current_context().params["traceback"]
     if not _run_doctor(algorithm, values, with_traceback):
         click.get_current_context().exit(2)
@@ -259,6 +271,7 @@ _ALL: Sequence[click.Command] = (
         lambda row, given: _tune(row, given).signal,
         varies=True,
         refused=UNSUPPORTED_OPTIONS,
+        complete=with_agent_of_config,
     ),
     launch_group(),
     list_presets,

@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 import click
 
 from xagents_ray.core.arguments import check_characters
-from xagents_ray.core.errors import Broken, Diverged, UserError
+from xagents_ray.core.errors import (
+    Broken,
+    Diverged,
+    UserError,
+    did_you_mean,
+    shown,
+)
 from xagents_ray.core.installation import is_complete, missing_package
 from xagents_ray.core.version import __version__
 
@@ -84,12 +90,27 @@ def _complain(message: str) -> int:
     return 2
 
 
-class _Root(click.Group):
-    """The group of all commands, which are imported when one is called."""
+class CommandGroup(click.Group):
+    """A group of commands that answers an unknown one with the nearest."""
 
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        super().__init__(*given, **settings)
-        self.commands = dict.fromkeys(HELP, self)  # names to suggest for a typo
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return a command's name, the command, and the words after it.
+
+        Raises:
+            UserError: the first word names no command.
+        """
+        is_flag = args[0].startswith("-")
+        if not is_flag and self.get_command(ctx, args[0]) is None:
+            known = self.list_commands(ctx)
+            hint = did_you_mean(args[0], known) or f"; known: {', '.join(known)}."
+            raise UserError(f"There is no command {shown(args[0])}{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class _Root(CommandGroup):
+    """The group of all commands, which are imported when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(HELP)

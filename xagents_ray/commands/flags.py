@@ -7,19 +7,40 @@ from typing import Any
 
 import click
 
-from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.core.errors import UserError
 from xagents_ray.settings.options import Option, suggest_option
 
 _ORDER = ("Environment", "Agent", "Run", "Watching", "Where it runs", "Options")
 """Titles of the sections of a help."""
 _NARROW = 70
 """Width below which a flag and its help have no room side by side."""
+_IS_WHOLE = "help_all"
+"""Key of a context's `meta` for whether its help shows all flags."""
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """Print the help with all flags, and end the command."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_IS_WHOLE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show all flags and exit.",
+)
 
 
 class Command(click.Command):
     """A command that accepts unambiguous prefixes of flags: --n-env for --n-envs.
 
-    Flags with several values take all words up to the next flag.
+    Flags with several values take all words up to the next flag. If some of its options
+    are common, `--help` shows only these, and `--help-all` shows all.
 
     Attributes:
         known: the command's options.
@@ -52,21 +73,41 @@ class Command(click.Command):
                     f"{ctx.info_name} has no flag {name}, which is one of "
                     f"{', '.join(owners)}: leave it out."
                 ) from None
-            hint = suggest_option(name, self.known, as_flags=True) or did_you_mean(
-                name, flags
-            )
-            hint = hint or f": see {ctx.command_path} --help."
+            hidden = {x for p in params if getattr(p, "hidden", False) for x in p.opts}
+            shown = [flag for flag in flags if flag not in hidden]
+            hint = suggest_option(name, self.known, shown)
+            whole = "--help-all" if self._has_common else "--help"
+            hint = hint or f": see {ctx.command_path} {whole}."
             raise UserError(f"There is no flag {name}{hint}") from None
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return all parameters, with `--help-all` if `--help` leaves some out."""
+        params = super().get_params(ctx)
+        return [*params, _HELP_ALL] if self._has_common else params
+
+    @property
+    def _has_common(self) -> bool:
+        return any(each.common for each in self.known)
+
+    def _left_out(self, ctx: click.Context) -> set[str]:
+        """Return the names of the options that the help doesn't show."""
+        if ctx.meta.get(_IS_WHOLE) or not self._has_common:
+            return set()
+        return {each.name for each in self.known if not each.common}
 
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """Write the flags in sections, on lines of their own if there is no room."""
         rows: dict[str, list[tuple[str, str]]] = {}
+        left_out = self._left_out(ctx)
+        brief = {o.name: _text(o, is_brief=True) for o in self.known if left_out}
         for each in self.get_params(ctx):
-            if (row := each.get_help_record(ctx)) is not None:
-                title = self.sections.get(str(each.name), "Options")
-                rows.setdefault(title, []).append(row)
+            name, row = str(each.name), each.get_help_record(ctx)
+            if row is not None and name not in left_out:
+                title = self.sections.get(name, "Options")
+                text = brief.get(name, row[1])
+                rows.setdefault(title, []).append((row[0], text))
         first = 30 if formatter.width >= _NARROW else 4
         for title in sorted(rows, key=_ORDER.index):
             with formatter.section(title):
@@ -77,6 +118,8 @@ class Command(click.Command):
             with formatter.section("Examples"):
                 for each in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{each}\n")
+        if left_out := self._left_out(ctx):
+            formatter.write(f"\n--help-all shows the other {len(left_out)} flags.\n")
 
 
 def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:
@@ -126,15 +169,20 @@ def refused_flag(flag: str) -> click.Option:
     )
 
 
+def _text(option: Option, is_brief: bool = False) -> str:
+    """Return the help of an option's flag, if brief without details and limits."""
+    limits = () if is_brief else (option.unit, option.bounds)
+    shown = [*limits, "|".join(option.choices)]
+    if option.default is not None and option.default is not False:
+        shown.append(f"default: {option.default}")
+    text = option.help.partition("; ")[0] if is_brief else option.help
+    return f"{text}. [{'; '.join(filter(None, shown))}]".replace(" []", "")
+
+
 def flag_parameter(option: Option, varies: bool) -> click.Option:
     """Return an option's Click parameter; with `varies`, it may take several values."""
     many = option.many or (varies and option.hp_type is not None)
-    shown = [option.help, option.unit, option.bounds]
-    if option.choices:
-        shown.append("|".join(option.choices))
-    if option.default is not None and option.default is not False:
-        shown.append(f"default: {option.default}")
-    text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
+    text = _text(option)
     if option.type is bool and many:
         return click.Option([option.flag], type=bool, multiple=True, help=text)
     if option.type is bool:

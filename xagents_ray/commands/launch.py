@@ -11,12 +11,16 @@ from typing import Any
 
 import click
 
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.assignments import with_assignments
+from xagents_ray.commands.cli import CONTEXT, HELP, CommandGroup
 from xagents_ray.commands.flags import Command, flag_parameter
+from xagents_ray.commands.shortcuts import with_agent_of_config
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
+from xagents_ray.run.config_file import with_config
 from xagents_ray.run.request import Request
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import Checked, count, option, options
@@ -73,6 +77,7 @@ def launch_group() -> click.Group:
     """Return the `launch` command, with a subcommand per kind of cluster."""
 
     @click.group(
+        cls=CommandGroup,
         invoke_without_command=True,
         context_settings=CONTEXT,
         help=HELP["launch"],
@@ -129,32 +134,26 @@ def _launch(target: str, /, **given: Any) -> None:
 
 
 def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that a command and its preset use, and arguments to add.
+    """Return the files that a command uses, and arguments to add.
 
-    The arguments are flags for the preset's files, whose paths may be absolute in it.
+    These are also the files of its preset and its --config, and the arguments are flags
+    for those, whose paths may be absolute there.
 
     Raises:
         UserError: it isn't a `train` command, or it can't be launched.
     """
     if list(words[:1]) != ["train"] or len(words) < 3:
         raise UserError(f"Name a training to launch, as in {_example(ctx)}.")
-    root = ctx.find_root()
-    train = root.command.get_command(root, "train")  # type: ignore[attr-defined]
-    algorithm = find_algorithm(words[1])
-    within = click.Context(train, root, "train")
-    parsed = train.get_command(within, algorithm.name).make_context(
-        algorithm.name, list(words[2:]), within
-    )
-    parsed.params.pop("traceback")
-    values = {n: v for n, v in parsed.params.items() if v not in (None, ())}
-    known = train_options(algorithm.config)
+    algorithm, values = _parsed(ctx, with_agent_of_config(words[1:]))
+    known, given = train_options(algorithm.config), with_config(algorithm, values)
     for each in known:
-        if each.not_launched and each.name in values:
+        if each.not_launched and given.get(each.name) not in (None, each.default):
             raise UserError(f"{each.flag} {each.not_launched}: leave it out.")
-    request = Request.of(algorithm, values)
-    preset = str(values.get("preset") or "")
+    request = Request.of(algorithm, given)
+    preset = str(given.get("preset") or "")
     files = [preset] if Path(preset).is_file() else []
     settings = request.settings if files else request.given
+    files += [str(values["config"])] if "config" in values else []
     added: list[str] = []
     for each in known:
         if not each.is_path or settings.get(each.name) is None:
@@ -165,6 +164,22 @@ def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[st
             added += [each.flag, *paths]
         files += paths
     return files, added
+
+
+def _parsed(
+    ctx: click.Context, words: Sequence[str]
+) -> tuple[Algorithm, dict[str, Any]]:
+    """Return the agent and the settings, by flat name, in the words after `train`."""
+    root = ctx.find_root()
+    train = root.command.get_command(root, "train")  # type: ignore[attr-defined]
+    algorithm = find_algorithm(words[0])
+    within = click.Context(train, root, "train")
+    command = train.get_command(within, algorithm.name)
+    parsed = command.make_context(algorithm.name, list(words[1:]), within)
+    assigned = parsed.params.pop("set")
+    del parsed.params["traceback"]
+    values = {n: v for n, v in parsed.params.items() if v not in (None, ())}
+    return algorithm, with_assignments(assigned, values, command.known)
 
 
 def _nearby(path: str) -> str:

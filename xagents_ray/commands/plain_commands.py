@@ -48,7 +48,7 @@ def resume_command(words: Sequence[str]) -> Any:
     return root.main(train, "xagents-ray", standalone_mode=False)
 
 
-@click.command("report", context_settings=CONTEXT, help=HELP["report"])
+@click.command("report", cls=Command, context_settings=CONTEXT, help=HELP["report"])
 @click.argument("runs", nargs=-1)
 @click.option("--output", "-o", default="report.html", help="File. [report.html]")
 @click.option("--no-video", is_flag=True, help="Film no episode.")
@@ -65,7 +65,9 @@ def help_command(words: Sequence[str]) -> Any:
     return root.main([*words, "--help"], "xagents-ray", standalone_mode=False)
 
 
-@click.command("completion", context_settings=CONTEXT, help=HELP["completion"])
+@click.command(
+    "completion", cls=Command, context_settings=CONTEXT, help=HELP["completion"]
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
     """Print what `eval "$(xagents-ray completion bash)"` runs."""

@@ -5,11 +5,12 @@ import click
 from xagents_ray.algorithms import presets as kept
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.cli import HELP
+from xagents_ray.commands.flags import Command
 from xagents_ray.commands.tables import print_table
 from xagents_ray.tuning import plan
 
 
-@click.command("presets", help=HELP["presets"])
+@click.command("presets", cls=Command, help=HELP["presets"])
 @click.argument("agent", required=False)
 @click.argument("env", required=False)
 @click.argument("name", default=kept.AUTO_PRESET)

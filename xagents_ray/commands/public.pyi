@@ -73,6 +73,10 @@ class Both_All(TypedDict, total=False):
     checkpoint_replay: bool
     """If specified, the newest checkpoint holds the replay buffer too. Default:
     False."""
+    config: str | Path | None
+    """YAML file of settings, which may name the agent, too; the config.yaml of a run
+    gives a new run all of its settings, but not its name, directory and output files.
+    It overrides a preset, and flags override it."""
     dashboard: bool
     """If specified, Ray's dashboard is served on 127.0.0.1, and a link that opens it is
     printed. Default: False."""
@@ -1199,6 +1203,12 @@ def train(
 ) -> SeedsResult: ...
 @overload
 def train(agent: AgentName, **settings: Any) -> Result: ...
+@overload
+def train(
+    agent: None = None, *, seeds: Sequence[int], config: str | Path, **settings: Any
+) -> SeedsResult: ...
+@overload
+def train(agent: None = None, *, config: str | Path, **settings: Any) -> Result: ...
 
 @overload
 def tune(agent: Literal["a2c"], **settings: Unpack[TuneA2C]) -> TuneResult: ...
@@ -1222,3 +1232,5 @@ def tune(agent: Literal["td3"], **settings: Unpack[TuneTD3]) -> TuneResult: ...
 def tune(agent: Literal["trpo"], **settings: Unpack[TuneTRPO]) -> TuneResult: ...
 @overload
 def tune(agent: AgentName, **settings: Any) -> TuneResult: ...
+@overload
+def tune(agent: None = None, *, config: str | Path, **settings: Any) -> TuneResult: ...

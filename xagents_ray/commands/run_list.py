@@ -12,7 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.cli import CONTEXT, HELP, CommandGroup
+from xagents_ray.commands.flags import Command
 from xagents_ray.commands.runs import run_facts
 from xagents_ray.commands.tables import console_of, print_table
 from xagents_ray.core.errors import UserError, pluralize, printable
@@ -35,7 +36,11 @@ _RESULTS = ("env_steps", "mean_reward", "best_reward", "best_evaluation", "secon
 
 
 @click.group(
-    "runs", help=HELP["runs"], invoke_without_command=True, context_settings=CONTEXT
+    "runs",
+    cls=CommandGroup,
+    help=HELP["runs"],
+    invoke_without_command=True,
+    context_settings=CONTEXT,
 )
 @click.option("--run-dir", default=RunConfig.run_dir, help="Directory of runs. [runs]")
 @click.pass_context
@@ -45,7 +50,7 @@ def runs_group(ctx: click.Context, run_dir: str) -> None:
         _list(Path(run_dir))
 
 
-@runs_group.command("show", context_settings=CONTEXT)
+@runs_group.command("show", cls=Command, context_settings=CONTEXT)
 @click.argument("run", default="last")
 @click.pass_obj
 def show_run(run_dir: str, run: str) -> None:
@@ -63,7 +68,7 @@ def show_run(run_dir: str, run: str) -> None:
             click.echo(printable(f"{name}: {_text(value)}"))
 
 
-@runs_group.command("diff", context_settings=CONTEXT)
+@runs_group.command("diff", cls=Command, context_settings=CONTEXT)
 @click.argument("run")
 @click.argument("other")
 @click.pass_obj
@@ -79,7 +84,7 @@ def compare_runs(run_dir: str, run: str, other: str) -> None:
     print_table(("", *(each.path.name for each in both)), rows, wrapped=(1, 2))
 
 
-@runs_group.command("rm", context_settings=CONTEXT)
+@runs_group.command("rm", cls=Command, context_settings=CONTEXT)
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @click.pass_obj

@@ -9,19 +9,22 @@ import click
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import all_algorithms
-from xagents_ray.core.errors import UserError, printable
+from xagents_ray.core.errors import UserError, did_you_mean, printable, shown
 from xagents_ray.policy.card import agent_of
+from xagents_ray.run.config_file import chosen_algorithm
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
 
-_ENV = re.compile(r"(\S+[:/])?[A-Z]\w*-v\d+$")
+_ENV = re.compile(r"(\S+[:/])?[A-Za-z]\w*-v\d+$")
 """What the ID of an environment looks like."""
-_WITHOUT_RUN = ("-h", "--help", "--weights")
+_WITHOUT_RUN = ("-h", "--help", "--help-all", "--weights")
 
 
 def with_preset_of(words: Sequence[str]) -> list[str]:
     """Return the words of `train ENV …` with the best agent there, and its preset.
+
+    Those of `train --config FILE …` get the file's agent.
 
     Other words are returned unchanged.
 
@@ -30,7 +33,7 @@ def with_preset_of(words: Sequence[str]) -> list[str]:
     """
     env, *others = words or ("",)
     if env.startswith("-") or env in all_algorithms():
-        return [*words]
+        return with_agent_of_config(words)
     found = presets.recommended(env)
     if found is None:
         _refuse(env)
@@ -44,6 +47,17 @@ def with_preset_of(words: Sequence[str]) -> list[str]:
             f"AGENT --env {env}"
         )
     return [found.agent, "--env", env, *preset, *others]
+
+
+def with_agent_of_config(words: Sequence[str]) -> list[str]:
+    """Return the words of `train --config FILE …` with the file's agent.
+
+    Words that begin with an agent are returned unchanged.
+    """
+    file = _value(words, "--config")
+    if not file or not words[0].startswith("-"):
+        return [*words]
+    return [chosen_algorithm(None, file).name, *words]
 
 
 def with_run(words: Sequence[str]) -> list[str]:
@@ -107,13 +121,18 @@ def _value(words: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def _refuse(env: str) -> None:
-    """Raise UserError if a word looks like an environment's ID."""
-    if _ENV.match(env) is None:
+def _refuse(word: str) -> None:
+    """Raise UserError if a word is no agent's name, and more like an environment's."""
+    if not word or did_you_mean(word, all_algorithms()):
         return
-    if ":" not in env:
-        resolve_name("xagents_ray.actors.envs.registry:check_env_id")(env)
+    if not (_ENV.match(word) or word[0].isupper()):
+        known = {preset.env for preset in presets.all_presets()}
+        if hint := did_you_mean(word, sorted(known)):
+            raise UserError(f"There is no agent or environment {shown(word)}{hint}")
+        return
+    if ":" not in word:
+        resolve_name("xagents_ray.actors.envs.registry:check_env_id")(word)
     raise UserError(
-        f"No agent has a recorded result in {env:.80}: choose one, as in train ppo "
-        f"--env {env:.80} --max-steps 100000."
+        f"No agent has a recorded result in {word:.80}: choose one, as in train ppo "
+        f"--env {word:.80} --max-steps 100000."
     )

@@ -40,6 +40,7 @@ from xagents_ray.settings.from_python import KerasOptimizer
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 '''
+_OF_FILE = "config: str | Path, "
 _WIDTH, _INDENT = 88, " " * 4
 TypeOf = Callable[[Option], str]
 
@@ -127,19 +128,22 @@ def _dict(name: str, bases: Sequence[str], fields: Sequence[str]) -> str:
 
 
 def _overloads(function: Callable[..., Any], result: str) -> str:
-    """Return a command's overloads, one or two per agent."""
-    settings = [
-        (f'Literal["{row.name}"]', f"Unpack[{_name(function, row)}]")
+    """Return a command's overloads, one or two per agent and for a file's agent."""
+    agents = [
+        (f'agent: Literal["{row.name}"]', "", f"Unpack[{_name(function, row)}]")
         for row in ALGORITHMS.values()
     ]
+    others = ("agent: AgentName", "", "Any"), ("agent: None = None", _OF_FILE, "Any")
     kinds = {"": result}
     if function is train:
-        kinds = {"*, seeds: Sequence[int], ": "SeedsResult", **kinds}
-    return "\n".join(
-        _overload(function.__name__, f"agent: {agent}, {more}**settings: {own}", ends)
-        for agent, own in (*settings, ("AgentName", "Any"))
-        for more, ends in kinds.items()
-    )
+        kinds = {"seeds: Sequence[int], ": "SeedsResult", **kinds}
+    found = []
+    for agent, required, settings in (*agents, *others):
+        for seeds, ends in kinds.items():
+            named = f"*, {seeds}{required}" if seeds or required else ""
+            parameters = f"{agent}, {named}**settings: {settings}"
+            found.append(_overload(function.__name__, parameters, ends))
+    return "\n".join(found)
 
 
 def _overload(name: str, parameters: str, result: str) -> str:

@@ -106,11 +106,21 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return `; did you mean A or B?` for the known names nearest to `name`, or ""."""
+def did_you_mean(
+    name: str, known: Iterable[str], texts: Mapping[str, str] | None = None
+) -> str:
+    """Return `; did you mean A or B?` for the known names nearest to `name`, or "".
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+        texts: text to show for each known name; None for the names themselves.
+    """
     words = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), list(words), n=count, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), list(words), n=3, cutoff=0.6)
     matches = [words[each] for each in close]
+    if texts is not None:
+        matches = [texts[each] for each in matches]
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 

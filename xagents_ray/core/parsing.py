@@ -4,16 +4,25 @@ A few bytes can't become much data, and nesting is too shallow to exhaust the st
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
+from xagents_ray.core.errors import shown
 from xagents_ray.core.files import open_regular
 
 _DEEPEST = 100  # levels of nesting
 _MOST_VALUES = 5_000  # of a YAML file, which takes 0.1 ms for each
+_LOOSE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"
+DECIMALS = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+"""Resolver of numbers such as 3e-4, which are text in YAML 1.1, for a loader."""
 
 
 class ExcessError(ValueError):
@@ -94,6 +103,37 @@ class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+
+class SettingsLoader(PlainLoader):
+    """Loader of settings that a user writes; a key may be there once only.
+
+    Numbers and truth values are those of YAML 1.2: 3e-4 is a number, and `on` is text,
+    as dates are.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {
+        first: [each for each in resolvers if each[0] not in _LOOSE]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Return the next mapping, or raise ExcessError."""
+        node = super().compose_mapping_node(anchor)
+        names = set[str]()
+        for key, _ in node.value:
+            if not isinstance(key.value, str):
+                continue
+            if key.value in names:
+                raise ExcessError(f"it has {shown(key.value)} twice")
+            names.add(key.value)
+        return node
+
+
+SettingsLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("(?:true|false)$", re.I), list("tTfF")
+)
+SettingsLoader.add_implicit_resolver(*DECIMALS)
 
 
 def parse_yaml(text: str, loader: type[PlainLoader] = PlainLoader) -> Any:

@@ -76,7 +76,7 @@ class Schedule(NamedTuple):
         return float(np.interp(done, self.done, self.values))
 
     def __str__(self) -> str:
-        if self.done == (0, 1):
+        if [*self.done] == [0, 1]:
             return f"{_LINEAR}{self.values[0]:.10g}:{self.values[1]:.10g}"
         pairs = zip(self.done, self.values, strict=True)
         return ",".join(f"{done:.10g}:{value:.10g}" for done, value in pairs)

@@ -198,7 +198,7 @@ def _is_plain(entry: Mapping[str, Any]) -> bool:
     own = entry["config"]
     fixed = ("_regularizer", "_constraint", "quantization_config", "lora_rank")
     special = [v for k, v in own.items() if k.endswith(fixed)]
-    is_float32 = own.get("dtype", {}).get("config", {}).get("name") == "float32"
+    is_float32 = (own.get("dtype", {}).get("config") or {}).get("name") == "float32"
     is_ours = entry["module"] == "keras.layers" and own.get("trainable", True)
     return is_ours and is_float32 and not any(special)
 

@@ -10,7 +10,7 @@ import numpy as np
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core import moments
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
@@ -54,17 +54,20 @@ class SourceConfig(Checked):
         "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5, .npz, or whole "
         "Keras models, .keras or .h5",
         is_path=True,
+        common=True,
     )
     run: str | None = option(
         None,
         "Directory of a run or of one of its checkpoints, or last, in place of "
         "--weights and the environment's flags",
         is_folder=True,
+        common=True,
     )
     which: str | None = option(
         None,
         "Checkpoint of --run: best, last, or the env step of one; default: best "
         "where --eval-every was on, else last",
+        common=True,
     )
     run_dir: str = option(
         RunConfig().run_dir, "Directory of runs, for --run last", is_folder=True
@@ -75,8 +78,9 @@ class SourceConfig(Checked):
         if self.which is None:
             return
         if self.which not in ("best", "last") and not self.which.isdecimal():
+            hint = did_you_mean(self.which, ("best", "last")) or "."
             raise UserError(
-                f"--which takes best, last or an env step, got {self.which!r}."
+                f"--which takes best, last or an env step, got {self.which!r}{hint}"
             )
         if self.run is None:
             raise UserError(

@@ -25,10 +25,10 @@ from xagents_ray.run.replay_buffer import empty_replay
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.config import Config, train_options
+from xagents_ray.settings.config import Config, placed_settings, train_options
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, RunConfig
-from xagents_ray.settings.training import PipelineConfig, TrainingConfig
+from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import (
     Checkpoint,
     all_checkpoints,
@@ -71,9 +71,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
     directory, path = locate_run("--resume", given["resume"], run_dir, agent)
-    names = [each.name for each in options(RunConfig) if each.new_run]
-    new: dict[str, Any] = {name: given.get(name) for name in names}
-    RunConfig(resume=given["resume"], **new)
+    given = _of_resumed(given)
     own_agent, stored = directory.settings()
     if own_agent != agent:
         raise UserError(
@@ -99,7 +97,26 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
             checkpoint = load_checkpoint(path, "use --resume")
     _check_written(directory, config, stored, given)
     resumed = Resumed(directory, checkpoint, sessions_before(checkpoint) + 1, skipped)
-    return resumed, {**_placed(config, stored, given), **new, **given}
+    kept = placed_settings(config, stored, given)
+    initial = {each.name: None for each in options(RunConfig) if each.is_path}
+    return resumed, {**kept, **initial, **given}
+
+
+def _of_resumed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings given to a resumed run; it keeps those of its start.
+
+    Raises:
+        UserError: a setting is for new runs.
+    """
+    new = [each for each in options(RunConfig) if each.new_run]
+    for each in new:
+        if given.get(each.name) is not None:
+            raise UserError(
+                f"{each.flag} is for a new run and --resume continues one: drop one of "
+                "the two."
+            )
+    names = {each.name for each in new}
+    return {name: value for name, value in given.items() if name not in names}
 
 
 def _check_written(
@@ -166,21 +183,6 @@ def _same_content(given: Any, stored: Any) -> bool:
         return filecmp.cmp(one, other, shallow=False)  # reads regular files only
     except (OSError, TypeError, ValueError):
         return False
-
-
-def _placed(
-    config: type[AlgorithmConfig], stored: dict[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return stored settings without those that a new placement replaces."""
-    on_ray = {each.name for each in train_options(config) if each.needs_ray}
-    if not {"local", *on_ray} & given.keys():
-        return stored
-    ends = {"local"}
-    if given.get("local"):
-        # A local run can't be asynchronous: it acts and learns in turn.
-        free = [each.name for each in options(PipelineConfig)]
-        ends = on_ray.union(free if stored.get("asynchronous") else ())
-    return {k: v for k, v in stored.items() if k not in ends}
 
 
 def prepare_run(

@@ -114,3 +114,18 @@ def replaced_settings(
         if given.get(each.name) not in (None, each.default)
         for name in each.replaces
     }
+
+
+def placed_settings(
+    config: type[AlgorithmConfig], stored: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return stored settings without those that a new placement replaces."""
+    on_ray = {each.name for each in train_options(config) if each.needs_ray}
+    if not {"local", *on_ray} & given.keys():
+        return dict(stored)
+    ends = {"local"}
+    if given.get("local"):
+        # A local run can't be asynchronous: it acts and learns in turn.
+        free = [each.name for each in options(PipelineConfig)]
+        ends = on_ray.union(free if stored.get("asynchronous") else ())
+    return {k: v for k, v in stored.items() if k not in ends}

@@ -10,7 +10,9 @@ class DisplayConfig(Checked):
     """Console output."""
 
     quiet: bool = option(
-        False, "If specified, no messages by the agent will be displayed to the console"
+        False,
+        "If specified, no messages by the agent will be displayed to the console",
+        common=True,
     )
     log_frequency: int | None = count(
         None, "Log progress every n episodes", unit="episodes"

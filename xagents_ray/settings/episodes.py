@@ -19,6 +19,7 @@ class EpisodesConfig(Checked):
         "If specified, actions are drawn as in training, not the likeliest as "
         "with --greedy; epsilon-greedy agents then explore with --epsilon-end",
         off="--greedy",
+        common=True,
     )
     eval_epsilon: float = option(
         0.0,
@@ -42,7 +43,7 @@ class EpisodesConfig(Checked):
 class PlayConfig(EpisodesConfig):
     """Episodes to play in one environment, and their display and recording."""
 
-    episodes: int = count(1, "Number of episodes to play", unit="episodes")
+    episodes: int = count(1, "Number of episodes to play", unit="episodes", common=True)
     action_idx: int = option(
         0, "Index of the model's output that holds the action", low=0
     )
@@ -57,14 +58,18 @@ class PlayConfig(EpisodesConfig):
         1, "If --frame-dir is specified, save frames every n frames", unit="frames"
     )
     render: bool = option(
-        False, "If specified, the gameplay will be rendered in a window"
+        False,
+        "If specified, the gameplay will be rendered in a window",
+        common=True,
     )
     render_end: bool = option(
         False,
         "If specified, --render and --frame-dir show only the last frame of an episode",
     )
     video_dir: str | None = option(
-        None, "Path to directory to save an .mp4 of each episode"
+        None,
+        "Path to directory to save an .mp4 of each episode",
+        common=True,
     )
 
 
@@ -73,7 +78,10 @@ class EvaluateConfig(EpisodesConfig):
     """Episodes to evaluate."""
 
     episodes: int = count(
-        20, "Number of episodes, of all environments together", unit="episodes"
+        20,
+        "Number of episodes, of all environments together",
+        unit="episodes",
+        common=True,
     )
     json: bool = option(
         False, "If specified, the result is printed as JSON with every episode"

@@ -161,7 +161,7 @@ def _is_optimizer(text: str) -> bool:
     """Return whether JSON is an optimizer's config, which has no other objects."""
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
         found = parse_json(text)
-        values = [*found.get("config", {}).values()]
+        values = [*(found.get("config") or {}).values()]
         values += [x for each in values if isinstance(each, list) for x in each]
         is_plain = not any(isinstance(each, dict) for each in values)
         return is_plain and found["module"] == "keras.optimizers"

@@ -3,7 +3,9 @@
 from xagents_ray.settings import from_python, schedules
 from xagents_ray.settings.options import fraction, option, positive, shared
 
-gamma = shared(fraction, "Discount factor", known_as=("discount", "discount_factor"))
+gamma = shared(
+    fraction, "Discount factor", known_as=("discount", "discount_factor"), common=True
+)
 optimizer = shared(
     option,
     "Optimizer of all networks; rmsprop averages squared gradients by --beta2",
@@ -21,6 +23,7 @@ lr = shared(
     scheduled=True,
     to_plain=schedules.plain_schedule,
     takes="ScheduleLike",
+    common=True,
 )
 beta1 = shared(
     fraction, "Beta1 passed to a tensorflow.keras.optimizers.Optimizer", high=0.999999
@@ -51,6 +54,7 @@ normalize_observations = shared(
     "mean and deviation of each number, and clipped to 10",
     known_as=("normalize_obs", "norm_obs"),
     acts=True,
+    common=True,
 )
 normalize_rewards = shared(
     option,

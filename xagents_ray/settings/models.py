@@ -22,8 +22,8 @@ def _network(what: str, **facts: Any) -> Callable[..., Any]:
     )
 
 
-model = _network("model", acts=True, known_as=("model_maker",))
-actor_model = _network("actor model", acts=True)
+model = _network("model", acts=True, known_as=("model_maker",), common=True)
+actor_model = _network("actor model", acts=True, common=True)
 critic_model = _network("critic model")
 critic_lr = shared(positive, "Learning rate of the critic; default: that of --lr")
 feature_maker = shared(

@@ -49,10 +49,11 @@ class Facts:
     needs_ray: bool = False  # not allowed with --local
     needs_max_steps: bool = False  # decays to 0 over --max-steps, so requires it
     scheduled: bool = False  # a number, or the text of a `Schedule` over --max-steps
-    # Affects how a trained policy acts, so `play` and `evaluate` have it too.
-    acts: bool = False
+    acts: bool = False  # affects how a policy acts: `play` and `evaluate` have it
     explores: bool = False  # affects how a trained policy acts with --sample
+    common: bool = False  # shown by --help, not only by --help-all
     new_run: bool = False  # for new runs only, not for --resume
+    of_one_run: bool = False  # not taken by --config from a run's config.yaml
     # Also available in a user's own loop; see `xagents_ray.Agent`.
     own_loop: bool = False
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
@@ -67,9 +68,7 @@ class Facts:
     group: type | None = None  # class of its group: `settings.algorithm.Group`
     # Bottleneck that the option may relieve, by its name in `--profile`.
     remedy_for: str = ""
-    # Additional Python type that is accepted, with its module, such as
-    # `gymnasium.Env[Any, Any]`, or one that `commands.typed` imports.
-    takes: str = ""
+    takes: str = ""  # further Python type, with its module or as `typed` imports it
     expected: str = ""  # description of allowed values; "" for the type's default
     # Converts further Python values to the option's type; leaves that and None as is.
     to_plain: Callable[[Any], Any] | None = None
@@ -164,10 +163,7 @@ class Option(Facts):
                 dataclasses.replace(self, many=False, default="").check(each)
             return
         if self.scheduled and not isinstance(value, int | float):
-            one = dataclasses.replace(self, scheduled=False, exclusive=False)
-            for each in schedules.values_of(self.flag, value):
-                one.check(each)
-            return
+            return schedules.check_schedule(self, value)
         number = self.type in (int, float)
         allowed = (int, float) if self.type is float else self.type
         wrong = not isinstance(value, allowed) or (number and isinstance(value, bool))
@@ -183,7 +179,9 @@ class Option(Facts):
             return
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
-            raise UserError(f"{self.flag} takes one of {words}, got {value!r:.80}.")
+            hint = did_you_mean(value, self.choices) or "."
+            what = f"{self.flag} takes one of {words}, got {value!r:.80}"
+            raise UserError(f"{what}{hint}")
         if self.is_local:
             paths.check_path(self.flag, value)
         if self.names_directory:
@@ -264,20 +262,23 @@ def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str,
     return {k: own[k].plain(v) if k in own else v for k, v in values.items()}
 
 
-def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
+def suggest_option(
+    name: str, known: Iterable[Option], flags: Iterable[str] = ()
+) -> str:
     """Return `; did you mean A?` for an unknown name that resembles an option's.
 
     Args:
         name: the unknown name, such as `learning_rate` or `--learning-rate`.
         known: the existing options.
-        as_flags: whether to suggest flags instead of names.
+        flags: flags to suggest; without any, options are suggested by their names.
     """
-    word = name.removeprefix("--").replace("-", "_").lower()
-    shown = {each: each.flag if as_flags else each.name for each in known}
-    for each, own in shown.items():
+    known, word = list(known), name.lstrip("-").replace("-", "_").lower()
+    texts = {each.lstrip("-").replace("-", "_"): each for each in flags}
+    texts = texts or {each.name: each.name for each in known}
+    for each in known:
         if word in each.known_as:
-            return f"; did you mean {own}?"
-    return did_you_mean(name, shown.values())
+            return f"; did you mean {texts[each.name]}?"
+    return did_you_mean(word, texts, texts)
 
 
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
@@ -286,7 +287,7 @@ def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     mistakes = Mistakes()
     for name in names:
         if name not in options:
-            hint = suggest_option(name, options.values()) or "."
+            hint = suggest_option(name, options.values()) or ": leave it out."
             mistakes.found.append(UserError(f"There is no setting {name!r}{hint}"))
     mistakes.report()
 

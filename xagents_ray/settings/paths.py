@@ -2,10 +2,18 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.parsing import (
+    ExcessError,
+    SettingsLoader,
+    parse_yaml,
+    read_bounded,
+)
 
+_LARGEST = 1 << 18  # maximum size of a file of settings, in bytes
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -40,3 +48,22 @@ def check_name(flag: str, value: Any) -> None:
     """Raise UserError if a text can't be the name of a directory."""
     if value in ("", ".", "..") or set("/\\\0") & set(str(value)):
         raise UserError(f"{flag} {value!r} can't name a directory: leave out / and \\.")
+
+
+def read_settings_file(flag: str, path: Path, remedy: str) -> Any:
+    """Return the contents of a user's YAML file as plain data.
+
+    Args:
+        flag: flag that names the file.
+        path: path of the file.
+        remedy: advice for contents that can't be read, as a clause.
+    Raises:
+        OSError: the file can't be read.
+        UserError: it is not YAML, too large, or has aliases or a key twice.
+    """
+    try:
+        return parse_yaml(read_bounded(path, _LARGEST).decode(), SettingsLoader)
+    except ExcessError as error:
+        raise UserError(f"{flag} {path}: {error}; {remedy}.") from None
+    except ValueError:
+        raise UserError(f"{flag} {path} is not YAML: {remedy}.") from None

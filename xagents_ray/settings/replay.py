@@ -8,6 +8,7 @@ buffer_max_size = shared(
     unit="transitions",
     hp_type="int",
     known_as=("buffer_size", "replay_size", "replay_buffer_size"),
+    common=True,
 )
 buffer_initial_size = shared(
     count,
@@ -17,7 +18,11 @@ buffer_initial_size = shared(
     known_as=("learning_starts",),
 )
 buffer_batch_size = shared(
-    count, "Replay buffer batch size", hp_type="categorical", known_as=("batch_size",)
+    count,
+    "Replay buffer batch size",
+    hp_type="categorical",
+    known_as=("batch_size",),
+    common=True,
 )
 replay_shards = shared(
     count,

@@ -7,7 +7,7 @@ from xagents_ray.core.errors import UserError, shown
 from xagents_ray.settings import from_python
 from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.settings.episodes import EPISODE_LIMIT
-from xagents_ray.settings.options import Checked, count, option, options
+from xagents_ray.settings.options import Checked, count, option
 
 _IN_SEEDS = "every run writes its own in its directory: leave it out"
 _IN_TRIALS = "every trial has its own in a directory of its own, below the sweep's"
@@ -23,13 +23,26 @@ class RunConfig(Checked):
         "presets` says what they reached; or the name of others, such as rainbow of "
         "dqn and gpu of ppo, or a file. Other flags override it",
         new_run=True,
+        of_one_run=True,
         own_loop=True,
         bare="auto",
+        common=True,
+    )
+    config: str | None = option(
+        None,
+        "YAML file of settings, which may name the agent, too; the config.yaml of a "
+        "run gives a new run all of its settings, but not its name, directory and "
+        "output files. It overrides a preset, and flags override it",
+        new_run=True,
+        of_one_run=True,
+        in_presets=False,
+        common=True,
     )
     run_dir: str = option(
         "runs",
         "Directory that holds a directory for each run",
         is_folder=True,
+        of_one_run=True,
         known_as=("log_dir", "logdir", "output_dir", "save_dir"),
     )
     name: str | None = option(
@@ -37,15 +50,19 @@ class RunConfig(Checked):
         "Name of the run's own directory; default: time and seed",
         names_directory=True,
         new_run=True,
+        of_one_run=True,
         instead="--study names the sweep",
+        common=True,
     )
     resume: str | None = option(
         None,
         "Directory of a run to resume from its newest valid checkpoint, or last",
         is_folder=True,
+        of_one_run=True,
         instead="the same command with the same --study resumes a sweep",
         not_with_seeds="the same command with the same --name resumes all of its runs",
         not_launched="resumes a run on this machine",
+        common=True,
     )
     weights: tuple[str, ...] | None = option(
         None,
@@ -61,6 +78,7 @@ class RunConfig(Checked):
         "mean reward over a full reward buffer, or evaluation with --eval-every: .tf, "
         ".weights.h5, .npz, or .keras for whole Keras models",
         is_written=True,
+        of_one_run=True,
         instead=_IN_TRIALS,
         not_with_seeds=_IN_SEEDS,
     )
@@ -80,6 +98,7 @@ class RunConfig(Checked):
         None,
         "Path to .parquet file to save training history",
         is_written=True,
+        of_one_run=True,
         instead=_IN_TRIALS,
         not_with_seeds=_IN_SEEDS,
     )
@@ -108,6 +127,7 @@ class RunConfig(Checked):
         "Evaluate greedily every n steps, and choose the best weights by that",
         unit="env steps",
         known_as=("eval_freq", "eval_frequency"),
+        common=True,
     )
     eval_episodes: int = count(
         10,
@@ -123,16 +143,6 @@ class RunConfig(Checked):
         needs=("eval_every", "monitor_session"),
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for each in options(RunConfig):
-            given = getattr(self, each.name) is not None
-            if each.new_run and given and self.resume is not None:
-                raise UserError(
-                    f"{each.flag} is for a new run and --resume continues one: "
-                    "drop one of the two."
-                )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Checked):
@@ -144,6 +154,7 @@ class ConnectionConfig(Checked):
         "environment variable RAY_ADDRESS; local starts an own Ray in spite of it",
         needs_ray=True,
         not_launched="names a cluster, as the files that are written do",
+        common=True,
     )
     dashboard: bool = option(
         False,
@@ -182,6 +193,7 @@ class PlacementConfig(ConnectionConfig):
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
         not_launched="runs without Ray",
+        common=True,
     )
     n_actors: int | None = count(
         None,
@@ -190,6 +202,7 @@ class PlacementConfig(ConnectionConfig):
         "several cores has one of them",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
+        common=True,
     )
     learner_gpus: float | None = option(
         None,

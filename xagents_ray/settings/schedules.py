@@ -1,6 +1,7 @@
 """Settings that are numbers or schedules over the run."""
 
 import contextlib
+import dataclasses
 from typing import Any
 
 from xagents_ray.core.errors import UserError, shown
@@ -31,12 +32,20 @@ def plain_schedule(value: Any) -> Any:
         ) from error
 
 
-def values_of(flag: str, value: Any) -> tuple[float, ...]:
-    """Return the values of a schedule's points; UserError if it is no schedule."""
+def check_schedule(option: Any, value: Any) -> None:
+    """Raise UserError if a value is no schedule of values that an option allows.
+
+    They may fall to a bound that a constant value must not reach.
+    """
+    values: tuple[float, ...] | None = None
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
-            return Schedule.parse(value).values
-    raise UserError(
-        f"{flag} takes a number, or a schedule such as linear:3e-4:0 or "
-        f"0:3e-4,0.5:1e-4,1:0, got {shown(value)}."
-    )
+            values = Schedule.parse(value).values
+    if values is None:
+        raise UserError(
+            f"{option.flag} takes a number, or a schedule such as linear:3e-4:0 or "
+            f"0:3e-4,0.5:1e-4,1:0, got {shown(value)}."
+        )
+    one = dataclasses.replace(option, scheduled=False, exclusive=False)
+    for each in values:
+        one.check(each)

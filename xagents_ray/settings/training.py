@@ -25,6 +25,7 @@ class EnvConfig(Checked):
         expected="the id of an environment, package.module:factory, or from Python a "
         "class or a function that makes one",
         to_plain=from_python.environment,
+        common=True,
     )
     env_kwargs: tuple[str, ...] | None = option(
         None,
@@ -35,6 +36,7 @@ class EnvConfig(Checked):
         takes="Mapping[str, Any]",
         expected="key=value, a JSON object, or from Python a dict",
         to_plain=from_python.arguments,
+        common=True,
     )
     wrappers: tuple[str, ...] | None = option(
         None,
@@ -60,11 +62,13 @@ class EnvConfig(Checked):
         hp_type="categorical",
         known_as=("num_envs",),
         free_with="--run",
+        common=True,
     )
     preprocess: bool = option(
         False,
         "If specified, observations are treated as Atari frames: every 4th "
         "frame, gray, 84x84; rewards are clipped for learning and reported raw",
+        common=True,
     )
     max_frame: bool = option(
         False,
@@ -125,6 +129,7 @@ class TrainingConfig(Checked):
         "training is stopped",
         free_with="--resume",
         instead="a trial trains for --trial-steps, so that all can be compared",
+        common=True,
     )
     max_steps: int | None = count(
         None,
@@ -134,6 +139,7 @@ class TrainingConfig(Checked):
         free_with="--resume",
         own_loop=True,
         instead="--trial-steps is how long a trial trains",
+        common=True,
     )
     reward_buffer_size: int = count(
         100,
@@ -175,6 +181,7 @@ class TrainingConfig(Checked):
         in_presets=False,
         own_loop=True,
         not_with_seeds="--seeds names the seeds: drop one of the two",
+        common=True,
     )
     seeds: tuple[int, ...] | None = option(
         None,
@@ -184,6 +191,7 @@ class TrainingConfig(Checked):
         high=2**31 - 1,
         in_presets=False,
         instead="--seed makes a sweep reproducible",
+        common=True,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from xagents_ray.core.errors import UserError, has_controls, printable
+from xagents_ray.core.errors import UserError, did_you_mean, has_controls, printable
 from xagents_ray.core.files import open_regular, replace_bytes
 from xagents_ray.core.parsing import parse_json, parse_yaml, read_bounded
 from xagents_ray.core.version import __version__
@@ -255,12 +255,23 @@ def locate_run(
         return newest, None
     path = Path(named)
     if not os.path.isdir(path):  # Path.is_dir raises without permission
-        raise UserError(
-            f"{flag} {named}: there is no such directory; name a run's, or last."
-        )
+        raise UserError(f"{flag} {named}: there is no such directory{_nearest(path)}")
     if path.parent.name == "checkpoints":
         return RunDirectory(path.parent.parent), path
     return RunDirectory(path), None
+
+
+def _nearest(path: Path) -> str:
+    """Return advice for the path of a run that doesn't exist."""
+    try:
+        others = [each.name for each in path.parent.iterdir() if each.is_dir()]
+    except OSError:
+        others = []
+    texts = {name: str(path.with_name(name)) for name in others}
+    if path.parent == Path():
+        texts["last"] = "last"
+    hint = did_you_mean(path.name, texts, texts)
+    return hint or "; name a run's, or last."
 
 
 def _versions() -> dict[str, str]:

@@ -32,6 +32,7 @@ class TuneConfig(Checked):
         None,
         "Name of the Optuna study; one that exists is resumed; default: agent and time",
         names_directory=True,
+        common=True,
     )
     storage: str | None = option(
         None,
@@ -40,10 +41,16 @@ class TuneConfig(Checked):
         "password, or sqlite in the sweep's directory",
     )
     n_trials: int = count(
-        1, "Trials of the study when the sweep ends: complete, pruned and failed ones"
+        1,
+        "Trials of the study when the sweep ends: complete, pruned and failed ones",
+        common=True,
     )
-    n_jobs: int = count(1, "Trials that run in parallel and share the cores and GPUs")
-    trial_steps: int = count(500_000, "Maximum steps for a trial", unit="env steps")
+    n_jobs: int = count(
+        1, "Trials that run in parallel and share the cores and GPUs", common=True
+    )
+    trial_steps: int = count(
+        500_000, "Maximum steps for a trial", unit="env steps", common=True
+    )
     warmup_trials: int = option(
         5, "Complete trials before --scheduler median begins to prune", low=0
     )

@@ -164,7 +164,7 @@ def plan_of(
         requests = _requests(algorithm, of_trials, spaces)
     mistakes.report()
     whole = {name: value for each in requests for name, value in each.settings.items()}
-    left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "run_dir"}
+    left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "config", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     directory = _directory(config, requests[0].config.run, study)

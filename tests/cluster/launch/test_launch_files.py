@@ -344,6 +344,23 @@ def test_a_presets_files_are_found_beside_it(capsys: Said) -> None:
     assert Path("f/files/own/my.cfg").exists()
 
 
+def test_a_file_of_settings_and_what_it_names_go_along(capsys: Said) -> None:
+    Path("own").mkdir()
+    Path("own/my.cfg").write_text("[dense-0]\n")
+    text = "agent: ppo\nenv: CartPole-v1\nmax_steps: 9\nmodel: my.cfg\n"
+    Path("own/run.yaml").write_text(text)
+    words = "launch docker -o f -- train --config own/run.yaml --set lr=0.1".split()
+    assert cli.run(words) == 0, capsys.readouterr().err
+    services = load(Path("f/compose.yaml"))["services"]
+    command = services["driver"]["command"]
+    assert command == [*words[5:], "--model", "own/my.cfg"]
+    for name in ("run.yaml", "my.cfg"):
+        assert Path("f/files/own", name).exists()
+    Path("own/run.yaml").write_text(f"{text}local: true\n")
+    assert cli.run([*words[:3], "g", *words[4:]]) == 2
+    assert "--local runs without Ray: leave it out." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "image",
     [

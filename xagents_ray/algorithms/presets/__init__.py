@@ -8,7 +8,6 @@ Its network paths are relative to the file.
 """
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -20,21 +19,15 @@ import yaml
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
-from xagents_ray.core.parsing import (
-    ExcessError,
-    PlainLoader,
-    parse_yaml,
-    read_bounded,
-)
+from xagents_ray.core.parsing import DECIMALS
 from xagents_ray.settings.config import replaced_settings, train_options
 from xagents_ray.settings.options import Option, check_known, options, plain_values
-from xagents_ray.settings.paths import local_path
+from xagents_ray.settings.paths import local_path, read_settings_file
 from xagents_ray.settings.run import RunConfig
 
 AUTO_PRESET = "auto"
 """Value of a bare `--preset`: the default preset of the agent and environment."""
 _HERE = Path(__file__).parent
-_LARGEST = 1 << 18  # maximum size of a user's file, in bytes
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
@@ -42,16 +35,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """Loader of the package's files, which every command reads: ten times as fast."""
 
 
-class _UsersLoader(PlainLoader):
-    """Loader of a user's file, which may be from someone else."""
-
-
-for _each in (_Loader, _UsersLoader):  # read 3e-4 as a number, as in YAML 1.2
-    _each.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-        list("-+.0123456789"),
-    )
+_Loader.add_implicit_resolver(*DECIMALS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +84,8 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     if asked in {AUTO_PRESET, *(preset.name for preset in _of(algorithm))}:
         settings = named_preset(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
-        settings = _read(Path(local_path("--preset", asked)), algorithm)
+        path = Path(local_path("--preset", asked))
+        settings = _read(path, algorithm, given.get("env"))
     completed = {**settings, **given}
     known = train_options(algorithm.config)
     _check_effects(known, given, completed)
@@ -163,7 +148,9 @@ def named_preset(agent: str, env: str | None, name: str) -> Preset:
         return found
     known = [preset.env for preset in _of(find_algorithm(agent)) if preset.name == name]
     others = f", only for {', '.join(known)}" if known else ""
-    hint = did_you_mean(env, known) or (
+    names = {preset.name for preset in _of(find_algorithm(agent))}
+    hint = did_you_mean(env, known) if known else did_you_mean(name, sorted(names))
+    hint = hint or (
         f"{others}: give the settings one by one, or a file with --preset FILE."
     )
     called = "" if name == AUTO_PRESET else f" {name}"
@@ -174,7 +161,8 @@ def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     """Return a hint if a preset exists that the user didn't request."""
     env, asked = given.get("env"), given.get("preset")
     preset = find_preset(algorithm.name, str(env))
-    if env is None or asked is not None or preset is None:
+    is_tuned = asked is not None or given.get("config") is not None
+    if env is None or is_tuned or preset is None:
         return []
     return [
         f"{algorithm.name} has a preset for {env}: add --preset. Its result: "
@@ -182,20 +170,17 @@ def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
-    """Return the settings of a user's preset file."""
+def _read(path: Path, algorithm: Algorithm, env: Any) -> Mapping[str, Any]:
+    """Return the settings of a user's preset file, for an environment if it is named.
+
+    Raises:
+        UserError: the file is invalid, or there is none; the message has the presets.
+    """
     try:
-        entry = parse_yaml(read_bounded(path, _LARGEST).decode(), _UsersLoader)
+        entry = read_settings_file("--preset", path, _REMEDY)
     except OSError as error:
-        hint = did_you_mean(str(path), [preset.name for preset in _of(algorithm)])
-        hint = hint or (
-            "; name a file, or no value for the preset of the agent and --env."
-        )
+        hint = _other_presets(str(path), algorithm, None if env is None else str(env))
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
-    except ExcessError as error:
-        raise UserError(f"--preset {path}: {error}; {_REMEDY}.") from None
-    except ValueError:
-        raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
         raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
@@ -205,6 +190,20 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     except UserError as error:
         raise UserError(f"--preset {path}: {error}") from None
     return located
+
+
+def _other_presets(asked: str, algorithm: Algorithm, env: str | None) -> str:
+    """Return advice for the name of a preset that doesn't exist."""
+    names = dict.fromkeys(preset.name for preset in _of(algorithm))
+    if hint := did_you_mean(asked, names):
+        return hint
+    if env is None:
+        return "; name a file, or no value for the preset of the agent and --env."
+    fitting = [name for name in names if find_preset(algorithm.name, env, name)]
+    if not fitting:
+        return f"; {algorithm.name} has no preset for {env}: name a file."
+    words = ["no value" if name == AUTO_PRESET else name for name in fitting]
+    return f"; for {env}, give {', '.join(words)} or a file."
 
 
 def _check(settings: Mapping[str, Any], algorithm: Algorithm) -> None:

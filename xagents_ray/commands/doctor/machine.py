@@ -130,7 +130,7 @@ def check_disk(config: Config, run: RunSpec | None) -> Check:
 
 def check_preset(algorithm: Algorithm, config: Config) -> Check:
     """Return whether there is a preset for the environment."""
-    env, used = str(config.env.env), config.run.preset
+    env, used = str(config.env.env), config.run.preset or config.run.config
     if used is not None:
         return Check("preset", "used" if used == "auto" else f"{used} is used")
     known = find_preset(algorithm.name, env)
