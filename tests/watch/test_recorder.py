@@ -66,7 +66,9 @@ class Recorded:
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))
-        self.recorder = Recorder(run.config, directory, histories, best_effort, 0)
+        self.recorder = Recorder(
+            "ppo", run.config, directory, histories, best_effort, 0
+        )
 
 
 _WANDB = module.Wandb
@@ -189,16 +191,22 @@ def test_own_metrics_reach_histories_and_once_a_second_the_trackers(
     assert rows["mine"].tolist() == [3.0] and rows["other"].tolist() == [-3.0]
 
 
-def test_success_rates_reach_histories_and_trackers(
+def test_success_rates_and_lengths_reach_histories_and_trackers(
     trackers: list[FakeTracker],
 ) -> None:
     recorder = Recorded(History("h.parquet")).recorder
-    ended = EndedEpisode(3, 2.0, 1, 2.0, None, success=True, success_rate=0.75)
+    ended = EndedEpisode(3, 2.0, 1, 2.0, None, True, success_rate=0.75, mean_length=8)
     recorder.episodes([ended], 1.0)
-    recorder.evaluated(Evaluated(3, 7.0, 0.5))
+    recorder.evaluated(Evaluated(3, 7.0, 0.5, 20.0))
     recorder.close(3, {}, None)
-    assert read_history("h.parquet")["success_rate"].tolist() == [0.75]
-    values = {"reward/evaluation": 7.0, "success/evaluation": 0.5}
+    rows = read_history("h.parquet")
+    assert rows["success_rate"].tolist() == [0.75]
+    assert rows["mean_length"].tolist() == [8]
+    values = {
+        "reward/evaluation": 7.0,
+        "length/evaluation": 20.0,
+        "success/evaluation": 0.5,
+    }
     assert trackers[0].logged[0] == (3, values)
 
 

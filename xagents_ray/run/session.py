@@ -129,7 +129,9 @@ class Session:
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
-        recorder = Recorder(run.config, directory, files, self._best_effort, step)
+        recorder = Recorder(
+            run.algorithm.name, run.config, directory, files, self._best_effort, step
+        )
         self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
@@ -190,16 +192,18 @@ class Session:
 
     def _update(self) -> str | None:
         """Collect and learn once; return why the run ends with it, else None."""
-        before = self._progress.env_steps
+        progress, before = self._progress, self._progress.env_steps
         round_, reason = self._collect()
         if reason is not None:
             return reason
-        reason = self._check_plateau()
+        reason = self._state.plateau.respond(
+            self._run.config, progress, self._driver.scale_lr, self._display.note
+        )
         self._learn(before, round_)
         self._telemetry.report_failures()
         self._evaluate(before)
         self._telemetry.show()
-        return reason or self._progress.out_of_steps(self._training)
+        return reason or progress.out_of_steps(self._training)
 
     def _collect(self) -> tuple[Collected, str | None]:
         """Take a round of rollouts; return why the run ends with it, else None."""
@@ -222,15 +226,6 @@ class Session:
     def _settle(self) -> None:
         """Wait for the learning phases in progress, and count them."""
         self._telemetry.learned(self._driver.drain())
-
-    def _check_plateau(self) -> str | None:
-        """Reduce the learning rate, or return why the run ends, on a plateau."""
-        if (due := self._state.plateau.due(self._run.config, self._progress)) is None:
-            return None
-        lr = self._driver.scale_lr(self._training.plateau_reduce_factor)
-        self._display.note(f"Learning rate reduced to {lr:.3g}")
-        steps = self._progress.env_steps
-        return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
         """Begin an evaluation if due, and process those that ended."""

@@ -146,6 +146,10 @@ class AlgorithmConfig(Checked):
         """
         return None
 
+    def exploration_rate(self, env_steps: int) -> float | None:
+        """Return the probability of a random action; None without a shared one."""
+        return None
+
     @property
     def objects(self) -> list[tuple[str, str]]:
         """Setting and name of each object that may have been passed from Python."""
