@@ -96,6 +96,24 @@ def test_what_may_fail_warns_once_of_each_kind() -> None:
         "A file can't be written; training continues: no space",
         "A video can't be written; training continues: no space",
     ]
+    assert best_effort.unsaved == {"A file": "no space", "A video": "no space"}
+    assert best_effort("A file", lambda: None)
+    assert [*best_effort.unsaved] == ["A video"]
+
+
+@pytest.mark.parametrize("what", ["The video", "Wandb", "--monitor-session"])
+def test_what_is_beside_the_run_leaves_nothing_unsaved(what: str) -> None:
+    warnings: list[str] = []
+    best_effort = BestEffort(warnings.append)
+    assert not best_effort(what, raising(OSError(28, "No space left on device")))
+    assert len(warnings) == 1 and best_effort.unsaved == {}
+
+
+def test_the_reason_of_what_is_unsaved_has_no_path() -> None:
+    best_effort = BestEffort(lambda warning: None)
+    error = OSError(28, "No space left on device", "/somewhere/long")
+    assert not best_effort("The history", raising(error))
+    assert best_effort.unsaved == {"The history": "No space left on device"}
 
 
 def test_work_that_a_signal_ends_warns_of_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from xagents_ray.core.arguments import check_characters
-from xagents_ray.core.errors import Broken, Diverged, UserError
+from xagents_ray.core.errors import Broken, Diverged, UserError, one_line
 from xagents_ray.core.installation import is_complete, missing_package
 from xagents_ray.core.version import __version__
 
@@ -54,6 +54,12 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, Broken) and error.trace:
             click.echo(f"{error.trace}\n", err=True)
         _complain(str(error))
+        return 1
+    except MemoryError as error:
+        _complain(
+            f"Out of memory ({one_line(error)}): ask for less at once, or close other "
+            "programs."
+        )
         return 1
     except ModuleNotFoundError as error:
         if is_complete():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, pluralize
+from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, shortage
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.announcements import SaveReport, introduce, shortage_error
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.film import film_monitored
@@ -59,7 +60,12 @@ def run_session(
     with resolve_name("xagents_ray.watch.display:Display")(config) as display:
         run = prepare_run(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
-        return _train(run, start, resumed, display, signals, watch, listeners)
+        try:
+            return _train(run, start, resumed, display, signals, watch, listeners)
+        except Exception as error:
+            if lacking := shortage_error(error, run, 0, "Nothing is lost."):
+                raise lacking from error
+            raise
 
 
 def _train(
@@ -137,6 +143,7 @@ class Session:
         self._callbacks = called = Callbacks(callbacks, context)
         self._step = loop_step(callbacks)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
+        self._report = SaveReport(self._saves, self._best_effort, display.note)
         self._telemetry = Telemetry(
             run.config, driver, state.progress, recorder, display, watch, called
         )
@@ -148,7 +155,8 @@ class Session:
             Diverged: a loss, gradient or reward is not finite.
             Broken: a required component is lost for good, or a callback raised.
         """
-        self._introduce()
+        state, directory = self._state, self._directory
+        introduce(self._run, self._driver, state, directory, self._display.note)
         self._progress.started_at = time.perf_counter()
         try:
             try:
@@ -159,25 +167,19 @@ class Session:
             self._close()
         except BaseException as error:  # including SystemExit of user code
             self._save_after(error)
+            steps, saved = self._progress.env_steps, self._report.text()
+            if lacking := shortage_error(error, self._run, steps, saved):
+                raise lacking from error
             raise
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        if self._signals.received is not None:
-            self._saves.hint_at_resume(self._display.note)
         result = self._summarize(reason, completed=self._signals.received is None)
         if failed := ", ".join(f"{name}: {n}" for name, n in result.failures.items()):
             self._display.note(f"Lost and replaced: {failed}")
+        if result.unsaved or self._signals.received is not None:
+            self._report.show()
         return result
-
-    def _introduce(self) -> None:
-        note, actors = self._display.note, pluralize(self._driver.n_actors, "env actor")
-        note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
-        for each in (*self._run.notes, *self._driver.notes):
-            note(each)
-        if self._state.session:
-            step, dropped = self._progress.env_steps, self._progress.dropped
-            note(f"Resumed at {step} env steps; unfinished episodes dropped: {dropped}")
 
     def _loop(self) -> str:
         """Collect and learn in turn until the run ends; return why it did."""
@@ -264,14 +266,15 @@ class Session:
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saves.write_best()
             else:
-                with suppress(Broken):  # without phases that failed
+                with suppress(Broken, MemoryError):  # without phases that failed
                     self._settle()
                 self._save_newest(with_replay=False)
-                self._saves.hint_at_resume(self._display.note)
         with suppress(Exception):
             self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Exception):
             self._summarize(str(error) if is_known else one_line(error))
+        if not isinstance(error, Diverged) and not shortage(error):
+            self._report.show()
 
     def _close(self) -> None:
         """Write the newest state, the last evaluations, the video and the metrics."""
@@ -309,7 +312,9 @@ class Session:
             failures=self._telemetry.failures,
             profile=self._telemetry.summary() | self._driver.shares.summary(),
             completed=completed,
+            unsaved=self._report.unsaved,
         )
         self._best_effort("The summary", self._directory.finish, result_summary(result))
+        result = replace(result, unsaved=self._report.unsaved)
         self._callbacks(Callback.on_end, result)
         return result

@@ -21,6 +21,8 @@ from xagents_ray.watch.progress import EndedEpisode
 from xagents_ray.watch.scalar_names import sb3_scalars
 
 _TRACK_SECONDS = 1.0
+_BESIDE_THE_RUN = "The video", "Wandb", "--monitor-session"
+"""What may fail for other reasons than those of the run's own files."""
 _WANDB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _P = ParamSpec("_P")
 
@@ -127,10 +129,17 @@ Tracker = TensorBoard | Wandb
 
 
 class BestEffort:
-    """Runs work that may fail for lack of disk space or network; warns once each."""
+    """Runs work that may fail for lack of disk space or network; warns once each.
+
+    Attributes:
+        warn: function that shows a warning.
+        unsaved: reasons by what the newest attempt could not write, except the video
+            and what goes to Weights & Biases.
+    """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
+        self.unsaved: dict[str, str] = {}
         self._warned: set[str] = set()
 
     def __call__(
@@ -142,11 +151,15 @@ class BestEffort:
         except Stopped:  # a signal ends the run, which is no failure
             return False
         except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if what not in _BESIDE_THE_RUN:
+                # Without the path, which the end of a run has no room for.
+                self.unsaved[what] = getattr(error, "strerror", None) or reason
             if what not in self._warned:
                 self._warned.add(what)
-                reason = " ".join(str(error).split()) or type(error).__name__
                 self.warn(f"{what} can't be written; training continues: {reason}")
             return False
+        self.unsaved.pop(what, None)
         return True
 
 
