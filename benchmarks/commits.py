@@ -128,8 +128,19 @@ def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:
             )
         ],
         "updates": metrics[-1]["updates"],
-        "metrics": [repr(each) for each in metrics],  # in a repr, NaN equals NaN
+        **_by_name(metrics),
         **arrays,
+    }
+
+
+def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
+    """Return the metrics of learning phases by `metric NAME`.
+
+    They are strings, in which NaN equals NaN.
+    """
+    names = {name for each in metrics for name in each}
+    return {
+        f"metric {name}": [str(each.get(name)) for each in metrics] for name in names
     }
 
 

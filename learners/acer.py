@@ -49,6 +49,7 @@ class ACER:
             "policy_loss",
             "value_loss",
             "entropy",
+            "explained_variance",
             "importance_ratio",
             "trust_region_bound",
             "grad_norm",
@@ -100,6 +101,7 @@ class ACER:
         update_targets(self._setup.targets, 1 - c.ema_alpha)
         parts = {**parts, "importance_ratio": ratio}
         means = {name: losses.masked_mean(x, valid) for name, x in parts.items()}
+        means["explained_variance"] = losses.explained_variance(taken, targets, valid)
         return {**means, "value_loss": value_loss, "grad_norm": norm}
 
     def _retrace(

@@ -59,7 +59,9 @@ class ActorCritic:
         counts as version -1. Other value targets are n-step returns, or with --lam
         those of GAE.
         """
-        metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
+        metrics = no_means(
+            "policy_loss", "value_loss", "entropy", "explained_variance", "grad_norm"
+        )
         if self._config.replay is None:
             metrics = tf.cond(
                 ~self._setup.stopping,
@@ -106,11 +108,13 @@ class ActorCritic:
             value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
             loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
+        explained = losses.explained_variance(values[:count], targets, valid)
         norm = gradient_step(self._optimizer, tape, loss, self._variables, c.grad_norm)
         return {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
+            "explained_variance": explained,
             "grad_norm": norm,
         }
 

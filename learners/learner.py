@@ -26,7 +26,11 @@ from xagents_ray.learners import runtime
 from xagents_ray.learners.inference_server import InferenceServer
 from xagents_ray.learners.learning_algorithm import LearningAlgorithm
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import pack_metrics, unpack_metrics
+from xagents_ray.learners.metrics import (
+    means_of_phase,
+    pack_metrics,
+    unpack_metrics,
+)
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.padding import (
@@ -286,8 +290,10 @@ class Learner:
         learned = self.algorithm.learn(data, phase)
         is_last = phase.later == 0
         self._env_steps.assign(tf.where(is_last, env_steps, self._env_steps))
-        self._names = list(learned.means)
-        packed = pack_metrics(learned.means, learned.updates)
+        measured = {name: read() for name, read in self.setup.measured.items()}
+        means = learned.means | means_of_phase(measured, learned.updates)
+        self._names = list(means)
+        packed = pack_metrics(means, learned.updates)
         return packed, self._publish_as(version), learned.errors
 
     def _remaining(self) -> tf.Tensor:

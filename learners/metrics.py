@@ -62,6 +62,12 @@ def add_metrics_if(
     return tf.cond(condition, lambda: add_metrics(means, update()), lambda: means)
 
 
+def means_of_phase(metrics: Mapping[str, tf.Tensor], updates: tf.Tensor) -> Means:
+    """Return float32 [] metrics of a whole phase as means, if it had any updates."""
+    start = no_means(*metrics)
+    return add_metrics_if(updates > 0, lambda: metrics, start) if metrics else {}
+
+
 def pack_metrics(means: Means, updates: tf.Tensor) -> tf.Tensor:
     """Return means and the update count as one float32 tensor, to read them at once."""
     counts = tf.stack([*(mean.count for mean in means.values()), updates])

@@ -9,7 +9,13 @@ from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
-from xagents_ray.learners.metrics import AlgorithmOutputs, Means, no_means, update_count
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    Means,
+    add_metrics_if,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import (
     countable,
     update_in_passes,
@@ -67,19 +73,31 @@ class PPO:
         c = self._config
         clip = self._setup.value(c.clip_norm)
         clip *= phase.remaining if c.clip_decay else 1.0
-        metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
+        so_far = (
+            no_means(
+                "loss",
+                "policy_loss",
+                "value_loss",
+                "entropy",
+                "kl",
+                "approximate_kl",
+                "clip_fraction",
+                "grad_norm",
+            ),
+            no_means("explained_variance", "clip_norm"),
+        )
         if c.replay is None:
             samples = self._samples(data, phase)
-            metrics = self._pass_over(*samples, data, clip, metrics)
-            return AlgorithmOutputs(metrics, update_count(metrics))
+            metrics, rounds = self._pass_over(*samples, data, clip, so_far)
+            return AlgorithmOutputs(metrics | rounds, update_count(metrics))
 
-        def update(k: tf.Tensor, metrics: Means) -> Means:
+        def update(k: tf.Tensor, so_far: tuple[Means, Means]) -> tuple[Means, Means]:
             batch = batch_at(data, k)
             samples = self._corrected_samples(batch)
-            return self._pass_over(*samples, batch, clip, metrics)
+            return self._pass_over(*samples, batch, clip, so_far)
 
-        metrics = update_on_batches(update, metrics, phase, self._setup)
-        return AlgorithmOutputs(metrics, update_count(metrics))
+        metrics, rounds = update_on_batches(update, so_far, phase, self._setup)
+        return AlgorithmOutputs(metrics | rounds, update_count(metrics))
 
     def _pass_over(
         self,
@@ -87,10 +105,13 @@ class PPO:
         inputs: Observations,
         r: Any,
         clip: tf.Tensor,
-        metrics: Means,
-    ) -> Means:
-        """Make all passes over the samples of a round; return the updated metrics."""
-        c = self._config
+        so_far: tuple[Means, Means],
+    ) -> tuple[Means, Means]:
+        """Make all passes over the samples of a round.
+
+        Return the metrics so far, of updates and of rounds, with those of this round.
+        """
+        c, (before, rounds) = self._config, so_far
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             held = (None if x is None else tf.gather(x, rows) for x in samples)
@@ -102,7 +123,7 @@ class PPO:
         metrics = update_in_passes(
             update,
             countable(r),
-            metrics,
+            before,
             c.ppo_epochs,
             c.mini_batches,
             self._phases,
@@ -110,7 +131,15 @@ class PPO:
             may_end=c.target_kl is not None,
         )
         self._phases.assign_add(1)
-        return metrics
+        explained = losses.explained_variance(
+            samples.behavior_values, samples.targets, flatten_time(r.valid)
+        )
+        rounds = add_metrics_if(
+            update_count(metrics) > update_count(before),
+            lambda: {"explained_variance": explained, "clip_norm": clip},
+            rounds,
+        )
+        return metrics, rounds
 
     def _corrected_samples(self, r: Any) -> tuple[PPOSamples, Observations]:
         """Return samples of a batch, as if from the newest weights, and their inputs.
@@ -208,12 +237,13 @@ class PPO:
             loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
         metrics = {
+            "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "kl": losses.masked_mean(old_log_probs - log_probs, valid),
+            **_change_of_policy(log_probs, old_log_probs, clip, valid),
         }
-        divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
+        divergence = metrics["approximate_kl"]
         if c.desired_kl is not None:
             adapt_lr(self._optimizer.learning_rate, divergence, c.desired_kl)
         return {**metrics, **self._close_step(tape, loss, divergence)}
@@ -235,3 +265,17 @@ class PPO:
     def _take_step(self, tape: tf.GradientTape, loss: tf.Tensor) -> tf.Tensor:
         largest_norm = self._config.grad_norm
         return gradient_step(self._optimizer, tape, loss, self._variables, largest_norm)
+
+
+def _change_of_policy(
+    log_probs: tf.Tensor, old_log_probs: tf.Tensor, clip: tf.Tensor, valid: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Return metrics of how far a policy is from the one that it stays close to.
+
+    Both log-probabilities, of the same actions, are float32 [N], `valid` bool [N].
+    """
+    return {
+        "kl": losses.masked_mean(old_log_probs - log_probs, valid),
+        "approximate_kl": losses.approximate_kl(log_probs, old_log_probs, valid),
+        "clip_fraction": losses.clip_fraction(log_probs, old_log_probs, clip, valid),
+    }

@@ -45,6 +45,7 @@ class LearnerSetup(Generic[ConfigT]):
         optimizers: optimizers by name; the first one's learning rate is reported.
         lr_schedules: schedules of those whose learning rate isn't constant.
         variables: other variables that checkpoints store, by name.
+        measured: functions that return a metric, float32 [], of what it has created.
     """
 
     config: ConfigT
@@ -60,6 +61,9 @@ class LearnerSetup(Generic[ConfigT]):
     optimizers: dict[str, Any] = field(default_factory=dict, init=False)
     lr_schedules: dict[str, Schedule] = field(default_factory=dict, init=False)
     variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
+    measured: dict[str, Callable[[], tf.Tensor]] = field(
+        default_factory=dict, init=False
+    )
     _drawn: list[tuple[Layout, Any]] = field(default_factory=list, init=False)
 
     def counter(self, name: str) -> tf.Variable:
@@ -80,6 +84,8 @@ class LearnerSetup(Generic[ConfigT]):
         Its variables belong to the weights of the model with this name.
         """
         head = PolicyHead(self.spec, log_std)
+        if (own := head.variables.get("log_std")) is not None:
+            self.measured["std"] = lambda: tf.reduce_mean(tf.exp(own))
         self.variables.update({f"{model}/{k}": v for k, v in head.variables.items()})
         if self.config.scales_actions and not self.spec.is_discrete:
             scales = tf.Variable(1.0, trainable=False)  # recorded in weights files
@@ -120,6 +126,9 @@ class LearnerSetup(Generic[ConfigT]):
     ) -> Any:
         """Return a new optimizer, registered by a key; see `make_optimizer`."""
         optimizer = make_optimizer(self.config, variables, lr)
+        self.measured.setdefault(
+            "learning_rate", lambda: tf.convert_to_tensor(optimizer.learning_rate)
+        )
         self.optimizers[key] = optimizer
         if lr is None and isinstance(self.config.lr, str):
             self.lr_schedules[key] = schedule_of(self.config.lr)

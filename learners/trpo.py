@@ -91,12 +91,18 @@ class TRPO:
         samples = TRPOSamples(*map(flatten_time, columns))._replace(
             action_masks=masks_of(r)
         )
-        actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
+        actor_metrics = no_means(
+            "policy_loss", "kl", "entropy", "explained_variance", "step_fraction"
+        )
         critic_metrics = no_means("value_loss", "value_grad_norm")
 
         def updated() -> tuple[Means, Means]:
             firsts = first_rows(inputs, tf.size(targets))
             update = self._update_actor(firsts, r, samples)
+            explained = losses.explained_variance(
+                flatten_time(values[:-1]), targets, samples.valid
+            )
+            update["explained_variance"] = explained
             critic = self._update_critic(inputs, targets, own, critic_metrics)
             return add_metrics(actor_metrics, update), critic
 

@@ -40,7 +40,7 @@ def test_a_changed_constant_is_told(tmp_path: Path) -> None:
     words = ["--work", "a2c-cartpole", "--mode", "local"]
     done = run("same-numbers", ROOT, tmp_path, *words)
     assert done.exit_code == 1, done.output
-    assert "metrics" in done.output and "the same" not in done.output
+    assert "metric value_loss" in done.output and "the same" not in done.output
 
 
 def stored(folder: Path, arrays: Mapping[str, Any], rewards: list[float]) -> None:
@@ -64,8 +64,15 @@ SAME = (METRICS, {"weights": WEIGHTS, "step": np.array(8)}, [9.0, 10.0])
         (SAME, "the same"),
         ((METRICS, SAME[1], [9.0, 11.0]), "episodes"),
         ((METRICS, SAME[1], []), "episodes"),
-        (([METRICS[0], {"updates": 2, "loss": 0.25}], *SAME[1:]), "metrics"),
-        (([*METRICS, {"updates": 3}], *SAME[1:]), "metrics, updates"),
+        (([METRICS[0], {"updates": 2, "loss": 0.25}], *SAME[1:]), "metric loss"),
+        (
+            ([*METRICS, {"updates": 3}], *SAME[1:]),
+            "metric loss, metric updates, updates",
+        ),
+        (
+            ([{**each, "kl": 0.5} for each in METRICS], *SAME[1:]),
+            "only in one: metric kl",
+        ),
         ((METRICS, {**SAME[1], "weights": WEIGHTS + 1}, SAME[2]), "weights"),
         (
             (METRICS, {**SAME[1], "weights": WEIGHTS.astype(float)}, SAME[2]),

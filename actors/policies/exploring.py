@@ -82,8 +82,7 @@ def decayed_epsilon(
     """
     if config.epsilon_ladder and places is not None:
         return epsilon_ladder(places)
-    part = min(1.0, env_steps / config.epsilon_decay_steps)
-    return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * part
+    return config.epsilon_at(env_steps)
 
 
 def epsilon_ladder(places: Array) -> Array:

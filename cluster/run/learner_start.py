@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from xagents_ray.cluster.ray.calls import RayCalls
-from xagents_ray.core.errors import Broken
+from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
+from xagents_ray.core.errors import Broken, one_line, shortage
 
 _REPORT_SECONDS = 30.0
 START_SECONDS = 600.0
@@ -65,3 +65,16 @@ class LearnerStart:
                 f"Waiting for {what}: {waited:.0f} s of at most {limit} "
                 "(--learner-timeout)"
             )
+
+
+def learner_failure(error: BaseException) -> Broken | MemoryError:
+    """Return the error of a run in which a call of the learner raised an error.
+
+    Args:
+        error: the error that Ray raised for the call.
+    """
+    cause = getattr(error, "cause", None)
+    if shortage(cause) == "memory":
+        return MemoryError(f"in the learner, {one_line(cause)}")
+    trace = remote_traceback(error) or str(error)
+    return Broken(f"The learner failed:\n{trace}")

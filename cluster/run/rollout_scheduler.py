@@ -174,6 +174,8 @@ class RolloutScheduler:
                 self._request(slot, self._acting_weights(), call.env_steps)
             else:
                 self._fail(slot, "failed", remote_traceback(error))
+        except errors.OutOfMemoryError:
+            self._fail(slot, "was ended by Ray, as its node lacks memory")
         except errors.RayError as error:
             self._fail(slot, "died", remote_traceback(error))
         else:

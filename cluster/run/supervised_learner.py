@@ -5,10 +5,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
+from xagents_ray.cluster.ray.calls import LateError, RayCalls
 from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
-from xagents_ray.cluster.run.learner_start import START_SECONDS, LearnerStart
+from xagents_ray.cluster.run.learner_start import (
+    START_SECONDS,
+    LearnerStart,
+    learner_failure,
+)
 from xagents_ray.cluster.run.phases import RequestedPhase
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.trajectory import VERSION, Array, PhaseOutputs
@@ -70,8 +74,7 @@ class SupervisedLearner:
             self.snapshot.keep(self._get(self.actor.state.remote()), 0)
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
-                trace = remote_traceback(error)
-                raise Broken(f"The learner failed:\n{trace}") from None
+                raise learner_failure(error) from None
             raise Broken(
                 "Ray could not start the learner: the cluster lacks free cores or "
                 "memory, see `ray status`."
@@ -121,7 +124,7 @@ class SupervisedLearner:
         try:
             self._wait_for_phases()  # else recovery would repeat them
             self.snapshot.keep(self.call("state"), self._requested)
-        except Broken as error:
+        except (Broken, MemoryError) as error:
             self._log.warn(str(error))
         return self.snapshot.arrays
 
@@ -137,7 +140,7 @@ class SupervisedLearner:
         try:
             while len(self._phases) > leave_pending:
                 self._wait_for_oldest()
-        except (Broken, UserError):
+        except (Broken, MemoryError, UserError):
             self._phases.clear()  # earlier results can be saved
             raise
         except Stopped:
@@ -256,8 +259,7 @@ class SupervisedLearner:
         if self._calls.is_full(error):
             self._wait_for_room()
         elif not self._calls.is_death(error):
-            trace = remote_traceback(error) or str(error)
-            raise Broken(f"The learner failed:\n{trace}") from None
+            raise learner_failure(error) from None
         if failed is not self.actor:
             return  # a nested wait has already recovered it
         if self._is_abandoned:

@@ -45,6 +45,30 @@ def approximate_kl(
     return masked_mean(tf.math.expm1(log_ratios) - log_ratios, valid)
 
 
+def clip_fraction(
+    log_probs: tf.Tensor, old_log_probs: tf.Tensor, clip: float, valid: tf.Tensor
+) -> tf.Tensor:
+    """Return the fraction of rows with an importance ratio beyond 1 ± `clip`."""
+    is_clipped = tf.abs(tf.math.expm1(log_probs - old_log_probs)) > clip
+    return masked_mean(tf.cast(is_clipped, tf.float32), valid)
+
+
+def explained_variance(
+    values: tf.Tensor, targets: tf.Tensor, valid: tf.Tensor
+) -> tf.Tensor:
+    """Return 1 - Var(targets - values) / Var(targets), at most 1.
+
+    It is 0 for values that predict no better than a constant, negative for worse ones,
+    and 0 if all targets are equal.
+    """
+
+    def variance(x: tf.Tensor) -> tf.Tensor:
+        return masked_mean(tf.square(x - masked_mean(x, valid)), valid)
+
+    explained = 1 - variance(targets - values) / variance(targets)
+    return tf.where(tf.math.is_finite(explained), explained, 0.0)
+
+
 def clipped_value_loss(
     values: tf.Tensor,
     old_values: tf.Tensor,

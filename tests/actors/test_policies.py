@@ -41,6 +41,7 @@ from xagents_ray.learners.math.distributions import (
     MultiCategorical,
 )
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
@@ -238,7 +239,18 @@ SCHEDULE = {"epsilon_start": 0.9, "epsilon_end": 0.1, "epsilon_decay_steps": 100
     [(0, 0.9), (250, 0.7), (500, 0.5), (999, 0.1008), (1000, 0.1), (10**9, 0.1)],
 )
 def test_epsilon(env_steps: int, expected: float) -> None:
-    assert decayed_epsilon(DQNConfig(**SCHEDULE), env_steps) == pytest.approx(expected)
+    config = DQNConfig(**SCHEDULE)
+    assert decayed_epsilon(config, env_steps) == pytest.approx(expected)
+    assert config.exploration_rate(env_steps) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [NOISY, DQNConfig(epsilon_ladder=True), PPOConfig()],
+    ids=["noisy", "ladder", "ppo"],
+)
+def test_agents_without_one_epsilon_for_all(config: AlgorithmConfig) -> None:
+    assert config.exploration_rate(10) is None
 
 
 @pytest.mark.parametrize("env_steps", [0, 500, 2000])

@@ -20,6 +20,7 @@ from xagents_ray.settings.config import train_options
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, options
 from xagents_ray.tuning.plan import TuneConfig
+from xagents_ray.watch.scalar_names import sb3_scalars
 
 DOCS = ROOT / "docs"
 # Records of what was measured or decided name flags of that time.
@@ -195,7 +196,8 @@ def test_what_troubleshooting_quotes_is_said() -> None:
 
 
 def test_every_metric_of_the_learners_is_documented() -> None:
-    documented = set(re.findall(r"`train/(\w+)`", text_of("guides/files.md")))
+    ours, _, _ = text_of("guides/files.md").partition("### As Stable-Baselines3")
+    documented = set(re.findall(r"`train/(\w+)`", ours))
     named, words = set(), set()
     for path in (ROOT / "learners").glob("*.py"):
         for node in ast.walk(tree_of(path)):
@@ -206,6 +208,18 @@ def test_every_metric_of_the_learners_is_documented() -> None:
                 named |= found
     assert len(named) > 10 and named <= documented, named - documented
     assert documented <= words, documented - words
+
+
+def test_every_name_of_stable_baselines3_is_documented() -> None:
+    _, _, theirs = text_of("guides/files.md").partition("### As Stable-Baselines3")
+    documented = set(re.findall(r"`(\w+/\w+)`", theirs))
+    for agent in ALGORITHMS:
+        named = sb3_scalars(agent, dict.fromkeys(documented, 1.0)).keys()
+        assert named <= documented, (agent, named - documented)
+    tree = tree_of(ROOT / "xagents_ray" / "watch" / "scalar_names.py")
+    words = {x.value for x in ast.walk(tree) if isinstance(x, ast.Constant)}
+    names = {str(x) for x in words if re.fullmatch(r"\w+/\w+", str(x))}
+    assert len(names) > 30 and names <= documented, names - documented
 
 
 def test_every_page_of_an_algorithm_is_there() -> None:

@@ -90,6 +90,7 @@ def expected(
         errors = advantages = gae_of(t, values, GAMMA, lam)
     if is_normalized:
         advantages = (advantages - advantages.mean()) / advantages.std()
+    targets = errors + values[:-1][valid]
     x, actions, count = x[:-1][valid], t.actions[valid], valid.sum()
     policy = x @ parameters(arrays, "dense-0")
     log_probs = log_probs_of(spec, policy, actions, LOG_STD)
@@ -110,8 +111,17 @@ def expected(
         "policy_loss": -(advantages * log_probs).mean(),
         "value_loss": (errors**2).mean(),
         "entropy": entropies.mean(),
+        "explained_variance": 1 - errors.var() / targets.var(),
         "grad_norm": np.sqrt(sum((g**2).sum() for g in gradient.values())),
     }, gradient
+
+
+def measured(learner: Learner) -> dict[str, float]:
+    """Return the metrics that don't depend on the data, after an update."""
+    own = {"learning_rate": learner.setup.config.lr}
+    if (log_std := publish(learner).arrays.get("log_std")) is not None:
+        own["std"] = np.exp(log_std).mean()
+    return own
 
 
 @pytest.mark.parametrize("lag", [0, 2])
@@ -141,6 +151,7 @@ def test_one_update(spec: EnvSpec, agent: str, grad_norm: float, lag: int) -> No
     got = learner.update(fresh(t), 0)
     after = publish(learner).arrays
     assert got.pop("updates") == 1
+    metrics |= measured(learner)
     assert got == {k: pytest.approx(v, rel=1e-4) for k, v in metrics.items()}
     assert got["grad_norm"] > 0.2  # the norm before it is clipped
     part = min(1.0, grad_norm / got["grad_norm"])
@@ -176,6 +187,7 @@ def test_an_update_with_gae(
     metrics, _ = expected(agent, before, spec, t, *names.values(), lam, is_normalized)
     got = learner.update(fresh(t), 0)
     assert got.pop("updates") == 1
+    metrics |= measured(learner)
     assert got == {k: pytest.approx(v, rel=1e-4) for k, v in metrics.items()}
 
 

@@ -143,13 +143,15 @@ class Frozen:
         rows, a = self.rows, self.t.actions
         p = {i: self.policy[i] for i in rows}
         gains = [np.log(p[i] + EPSILON) @ self.weights(i) for i in rows]
-        errors = [self.targets[i] - self.q[i][a[i]] for i in rows]
+        targets = np.array([self.targets[i] for i in rows])
+        errors = targets - [self.q[i][a[i]] for i in rows]
         bound = [trust_region and self.projected(i)[1] for i in rows]
         assert not trust_region or 0.2 < np.mean(bound) < 0.9
         return {
             "policy_loss": -np.mean(gains),
             "value_loss": 0.5 * np.mean(np.square(errors)),
             "entropy": -np.mean([p[i] @ np.log(p[i] + EPSILON) for i in rows]),
+            "explained_variance": 1 - errors.var() / targets.var(),
             "importance_ratio": np.mean([self.ratios[i][a[i]] for i in rows]),
             "trust_region_bound": np.mean(bound),
         }
@@ -185,6 +187,7 @@ def test_one_update(name: str, region: dict[str, Any], grad_norm: float) -> None
     norm = np.sqrt((gradient**2).sum())
     assert norm > 0.2  # the norm before it is clipped
     expected = {**frozen.metrics(trust_region), "grad_norm": norm}
+    expected["learning_rate"] = lr
     assert got == {k: pytest.approx(v, rel=1e-3) for k, v in expected.items()}
     step = first_adam_step(min(1.0, grad_norm / norm) * gradient, lr, epsilon)
     after = model_of(learner, "policy")

@@ -73,6 +73,34 @@ def test_approximate_kl_is_that_of_gaussians() -> None:
     np.testing.assert_allclose(got, one.kl(other)[0], rtol=0.02)
 
 
+def test_clip_fraction_by_hand() -> None:
+    # two of five ratios are beyond 0.8 to 1.2
+    (ratios, old), valid = but_last((1, 1.5, 0.5, 1.15, 0.85), (-1, -2, -3, 0, 1))
+    got = losses.clip_fraction(old + tf.math.log(ratios), old, 0.2, valid)
+    np.testing.assert_allclose(got, 0.4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "targets", "expected"),
+    [
+        pytest.param((1, 2, 3, 6), (1, 2, 3, 6), 1, id="exact"),
+        pytest.param((9, 10, 11, 14), (1, 2, 3, 6), 1, id="off by a constant"),
+        pytest.param((5, 5, 5, 5), (1, 2, 3, 6), 0, id="constant"),
+        pytest.param((1, 1, 1, 2), (0, 1, 2, 3), 0.45, id="some"),  # 0.6875 of 1.25
+        pytest.param((3, 2, 1, 0), (0, 1, 2, 3), -3, id="reversed"),
+        pytest.param((0, 1, 2, 3), (4, 4, 4, 4), 0, id="equal targets"),
+        pytest.param((4, 4, 4, 4), (4, 4, 4, 4), 0, id="equal targets and values"),
+    ],
+)
+def test_explained_variance_by_hand(
+    values: tuple[float, ...], targets: tuple[float, ...], expected: float
+) -> None:
+    columns, valid = but_last(values, targets)
+    columns[1] += tf.constant([0.0] * len(values) + [1e3])  # of a row that isn't valid
+    got = losses.explained_variance(*columns, valid)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
 def test_clipped_value_loss_by_hand() -> None:
     # values, old values, returns, clip 0.5: the larger of both squared errors
     rows = [

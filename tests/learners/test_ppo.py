@@ -85,6 +85,10 @@ def test_one_pass_over_one_batch(kind: str) -> None:
     assert metrics["kl"] == pytest.approx((old - new).mean(), abs=1e-5)
     entropy = entropies_of(spec, policy[t.valid]).mean()
     assert metrics["entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(-gain - 0.01 * entropy + 0.5 * loss, 1e-4)
+    targets = advantages + t.values[:-1][t.valid]
+    explained = 1 - advantages.var() / targets.var()
+    assert metrics["explained_variance"] == pytest.approx(explained, rel=1e-4)
     assert metrics["updates"] == 1
 
 
@@ -154,6 +158,10 @@ def test_a_lagging_round_is_corrected_to_what_acted(kind: str) -> None:
     gain = gain_of(ratio, advantages_of(t))
     assert metrics["policy_loss"] == pytest.approx(-gain, rel=1e-4)
     assert metrics["kl"] == pytest.approx(-log_ratio.mean(), rel=1e-4)
+    divergence = (ratio - 1 - log_ratio).mean()
+    assert metrics["approximate_kl"] == pytest.approx(divergence, rel=1e-3)
+    is_clipped = np.abs(ratio - 1) > metrics["clip_norm"]
+    assert metrics["clip_fraction"] == pytest.approx(is_clipped.mean())
     assert (np.abs(values - t.values[:-1][t.valid]) > 0.1).any()
     loss = clipped_loss(t, values, 0.1)
     assert metrics["value_loss"] == pytest.approx(loss, rel=1e-4)
@@ -194,7 +202,8 @@ def test_without_a_setting_values_are_clipped_as_ratios_are(decays: bool) -> Non
         learner.state.variables["count/env_steps"].assign(50)
         t, _ = rollout(learner, spec, 0.3)
         move(learner)
-        learner.update(fresh(t), 0)
+        metrics = learner.update(fresh(t), 0)
+        assert metrics["clip_norm"] == (0.125 if decays else 0.25)
         ends.append(learner.state.arrays())
     assert_same(ends[0], ends[1])
     assert any(not np.array_equal(ends[0][name], ends[2][name]) for name in ends[0])

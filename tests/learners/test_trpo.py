@@ -192,6 +192,10 @@ def test_the_critics_step(spec: EnvSpec) -> None:
     errors = advantages_of(learner, spec, t)
     metrics = learner.update(fresh(t), 0)
     assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
+    targets = errors + (x[:-1][t.valid] @ before)[:, 0]
+    explained = 1 - errors.var() / targets.var()
+    assert metrics["explained_variance"] == pytest.approx(explained, rel=1e-4)
+    assert metrics["learning_rate"] == pytest.approx(lr)
     gradient = -2 * coef * x[:-1][t.valid].T @ errors[:, None] / len(errors)
     norm = np.linalg.norm(gradient)
     assert norm > largest

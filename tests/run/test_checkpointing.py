@@ -43,7 +43,7 @@ class Saved:
         self.directory = RunDirectory(Path("run"))
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
-        recorder = Recorder(run.config, self.directory, [], best_effort, 0)
+        recorder = Recorder("ppo", run.config, self.directory, [], best_effort, 0)
         context = RunContext(self.progress, self.directory.path, recorder.own)
         called = Callbacks([], context)
         facts = run, self.driver, self.directory, self.state

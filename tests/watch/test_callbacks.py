@@ -50,13 +50,13 @@ def test_every_event_comes_when_it_happened() -> None:
     written = [RUN / "checkpoints" / f"step-00000000000{n}" for n in (2, 4)]
     assert [(name, *rest) for name, *rest in log.events] == [
         ("on_start", 0, 0),
-        ("on_episode", 2, 0, (1, 1.0, 1, 1.0, None, None, None)),
-        ("on_episode", 2, 0, (2, 2.0, 1, 1.5, None, None, None)),
+        ("on_episode", 2, 0, (1, 1.0, 1, 1.0, None, None, None, 1.0)),
+        ("on_episode", 2, 0, (2, 2.0, 1, 1.5, None, None, None, 1.0)),
         ("on_rollout", 2, 0),
         ("on_update", 2, 1, {"loss": 0.5}),
         ("on_evaluation", 2, 1, 2, 7.0),
-        ("on_episode", 4, 1, (3, 3.0, 1, 2.0, 2.0, None, None)),
-        ("on_episode", 4, 1, (4, 4.0, 1, 3.0, 3.0, None, None)),
+        ("on_episode", 4, 1, (3, 3.0, 1, 2.0, 2.0, None, None, 1.0)),
+        ("on_episode", 4, 1, (4, 4.0, 1, 3.0, 3.0, None, None, 1.0)),
         ("on_rollout", 4, 1),
         ("on_update", 4, 2, {"loss": 0.5}),
         ("on_checkpoint", 4, 2, written[0]),

@@ -66,7 +66,9 @@ class Recorded:
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))
-        self.recorder = Recorder(run.config, directory, histories, best_effort, 0)
+        self.recorder = Recorder(
+            "ppo", run.config, directory, histories, best_effort, 0
+        )
 
 
 _WANDB = module.Wandb
@@ -94,6 +96,24 @@ def test_what_may_fail_warns_once_of_each_kind() -> None:
         "A file can't be written; training continues: no space",
         "A video can't be written; training continues: no space",
     ]
+    assert best_effort.unsaved == {"A file": "no space", "A video": "no space"}
+    assert best_effort("A file", lambda: None)
+    assert [*best_effort.unsaved] == ["A video"]
+
+
+@pytest.mark.parametrize("what", ["The video", "Wandb", "--monitor-session"])
+def test_what_is_beside_the_run_leaves_nothing_unsaved(what: str) -> None:
+    warnings: list[str] = []
+    best_effort = BestEffort(warnings.append)
+    assert not best_effort(what, raising(OSError(28, "No space left on device")))
+    assert len(warnings) == 1 and best_effort.unsaved == {}
+
+
+def test_the_reason_of_what_is_unsaved_has_no_path() -> None:
+    best_effort = BestEffort(lambda warning: None)
+    error = OSError(28, "No space left on device", "/somewhere/long")
+    assert not best_effort("The history", raising(error))
+    assert best_effort.unsaved == {"The history": "No space left on device"}
 
 
 def test_work_that_a_signal_ends_warns_of_nothing() -> None:
@@ -189,16 +209,22 @@ def test_own_metrics_reach_histories_and_once_a_second_the_trackers(
     assert rows["mine"].tolist() == [3.0] and rows["other"].tolist() == [-3.0]
 
 
-def test_success_rates_reach_histories_and_trackers(
+def test_success_rates_and_lengths_reach_histories_and_trackers(
     trackers: list[FakeTracker],
 ) -> None:
     recorder = Recorded(History("h.parquet")).recorder
-    ended = EndedEpisode(3, 2.0, 1, 2.0, None, success=True, success_rate=0.75)
+    ended = EndedEpisode(3, 2.0, 1, 2.0, None, True, success_rate=0.75, mean_length=8)
     recorder.episodes([ended], 1.0)
-    recorder.evaluated(Evaluated(3, 7.0, 0.5))
+    recorder.evaluated(Evaluated(3, 7.0, 0.5, 20.0))
     recorder.close(3, {}, None)
-    assert read_history("h.parquet")["success_rate"].tolist() == [0.75]
-    values = {"reward/evaluation": 7.0, "success/evaluation": 0.5}
+    rows = read_history("h.parquet")
+    assert rows["success_rate"].tolist() == [0.75]
+    assert rows["mean_length"].tolist() == [8]
+    values = {
+        "reward/evaluation": 7.0,
+        "length/evaluation": 20.0,
+        "success/evaluation": 0.5,
+    }
     assert trackers[0].logged[0] == (3, values)
 
 

@@ -155,6 +155,16 @@ class DQNConfig(AlgorithmConfig):
         """Support of the return distributions, float32 [atoms]."""
         return np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32)
 
+    def epsilon_at(self, env_steps: int) -> float:
+        """Return epsilon, as it falls, after the given env steps."""
+        part = min(1.0, env_steps / self.epsilon_decay_steps)
+        return self.epsilon_start + (self.epsilon_end - self.epsilon_start) * part
+
+    def exploration_rate(self, env_steps: int) -> float | None:
+        """Return epsilon; None if environments differ, or noisy layers explore."""
+        is_shared = self.noisy is None and not self.epsilon_ladder
+        return self.epsilon_at(env_steps) if is_shared else None
+
     def warning(self, metrics: Mapping[str, float]) -> str | None:
         """Return a warning if the support of the distributions is too narrow."""
         share = metrics.get("clipped", 0.0)

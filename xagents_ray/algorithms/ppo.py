@@ -126,11 +126,8 @@ class PPOConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clip_decay and isinstance(self.clip_norm, str):
-            raise UserError(
-                "--clip-decay and a schedule of --clip-norm contradict each other: "
-                "drop one."
-            )
+        if self.clip_decay:
+            schedules.check_constant("--clip-norm", self.clip_norm, "--clip-decay")
         if self.desired_kl and (self.lr_decay or isinstance(self.lr, str)):
             raise UserError(
                 "--desired-kl adapts the learning rate, which --lr-decay or a schedule "

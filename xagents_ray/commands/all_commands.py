@@ -218,10 +218,16 @@ def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
         ended = train_with(algorithm, values)
         if not values.get("quiet"):
             click.echo(what_next(ended), nl=False)
+        if ended.unsaved and ended.signal is None:
+            click.get_current_context().exit(1)
         return ended.signal
     result: SeedsResult = _train_seeds(algorithm, values)
     if result.signal is None and result.failures:
         raise Broken(result.failure())
+    lost = {seed: each.unsaved for seed, each in result.results.items()}
+    if result.signal is None and any(lost.values()):
+        named = (f"seed {n}: {', '.join(names)}" for n, names in lost.items() if names)
+        raise Broken(f"Not saved: {'; '.join(named)}.")
     return result.signal
 
 

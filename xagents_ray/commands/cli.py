@@ -15,6 +15,7 @@ from xagents_ray.core.errors import (
     Diverged,
     UserError,
     did_you_mean,
+    one_line,
     shown,
 )
 from xagents_ray.core.installation import is_complete, missing_package
@@ -60,6 +61,12 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, Broken) and error.trace:
             click.echo(f"{error.trace}\n", err=True)
         _complain(str(error))
+        return 1
+    except MemoryError as error:
+        _complain(
+            f"Out of memory ({one_line(error)}): ask for less at once, or close other "
+            "programs."
+        )
         return 1
     except ModuleNotFoundError as error:
         if is_complete():

@@ -190,6 +190,9 @@ class Both_All(TypedDict, total=False):
     from Python also the function itself."""
     tensorboard: bool
     """Write TensorBoard events; --no-tensorboard leaves them out. Default: True."""
+    tensorboard_names: Literal["xagents", "sb3"]
+    """Names of the scalars in TensorBoard: xagents-ray's, or those of Stable-
+    Baselines3, with its signs (xagents|sb3). Default: xagents."""
     vectorization: Literal["auto", "vector", "sync", "async", "envpool"]
     """How environments are stepped together; auto picks the fastest right one
     (auto|vector|sync|async|envpool). Default: auto."""

@@ -78,11 +78,13 @@ def train_request(
 def what_next(result: Result) -> str:
     """Return the lines after a run: what it reached, and commands to go on with.
 
-    They are empty after a signal: a line that says how to continue is there already.
+    They are empty after a signal, or if something could not be saved: a line that says
+    how to continue is there already.
     """
     directory = RunDirectory(Path(result.directory))
     is_stopped = result.signal is not None or not result.directory
-    if is_stopped or not all_checkpoints(directory.checkpoints):
+    is_told = is_stopped or result.unsaved
+    if is_told or not all_checkpoints(directory.checkpoints):
         return ""
     means = {"best": result.best_reward, "final": result.mean_reward}
     reached = [f"{n} mean {mean:.2f}" for n, mean in means.items() if mean is not None]

@@ -1,6 +1,7 @@
 """Exceptions, and helpers that format error messages."""
 
 import difflib
+import errno
 import math
 import re
 import traceback
@@ -11,6 +12,10 @@ from pathlib import Path
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+
+_NO_MEMORY = "MemoryError", "ResourceExhaustedError"  # the latter is TensorFlow's
+_NO_SPACE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
 class UserError(ValueError):
@@ -143,6 +148,16 @@ def describe_error(error: BaseException) -> str:
     """Return the error in one line, with the file and line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{one_line(error)} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def shortage(error: BaseException | None) -> str:
+    """Return what an error says is used up: `memory`, `disk space`, or ""."""
+    if any(each.__name__ in _NO_MEMORY for each in type(error).__mro__):
+        return "memory"
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOMEM:
+        return "memory"
+    return "disk space" if number in _NO_SPACE else ""
 
 
 class Stopped(Exception):

@@ -25,12 +25,14 @@ class Evaluated(NamedTuple):
     step: int  # env steps of the run at its start
     mean_reward: float  # mean return
     success_rate: float | None = None  # None if the environment doesn't report it
+    mean_length: float | None = None  # env steps of an episode; None if unknown
 
     @classmethod
     def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
         """Return the result of an evaluation's episodes."""
         mean = sum(each.episode_return for each in episodes) / len(episodes)
-        return cls(step, mean, success_rate(episodes))
+        length = sum(each.length for each in episodes) / len(episodes)
+        return cls(step, mean, success_rate(episodes), length)
 
     def __str__(self) -> str:
         text = f"Evaluation at {self.step} steps: mean reward {self.mean_reward:.2f}"

@@ -74,11 +74,31 @@ class CheckpointPolicy:
         """Whether the newest state has not been written."""
         return self._progress.env_steps != self._written
 
+    @property
+    def unsaved(self) -> list[str]:
+        """Descriptions of states that could not be written."""
+        found, steps = list[str](), self._progress.env_steps
+        if self.is_behind:
+            found.append(f"the newest state ({steps:,} env steps)")
+        if self._best is not None:
+            steps = self._best[1]["progress"]["env_steps"]
+            found.append(f"the best state ({steps:,} env steps)")
+        return found
+
+    def how_to_resume(self) -> str:
+        """Return how to resume, and from where if the newest state was not written."""
+        found = all_checkpoints(self._directory)  # --resume takes the first one
+        if not found:
+            return "There is no checkpoint to continue from."
+        step = step_of(found[0])
+        is_newest = step == self._progress.env_steps
+        where = "" if is_newest else f"The newest checkpoint is of {step:,} env steps. "
+        return f"{where}To continue: xagents-ray train {self._resume}"
+
     def hint_at_resume(self, note: Callable[[str], None]) -> None:
         """Note how to resume, if the newest checkpoint has the newest state."""
-        found = all_checkpoints(self._directory)  # --resume takes the first one
-        if found and step_of(found[0]) == self._progress.env_steps:
-            note(f"To continue: xagents-ray train {self._resume}")
+        if (text := self.how_to_resume()).startswith("To continue"):
+            note(text)
 
     def between_phases(self) -> None:
         """Take and write what is due; the run can be resumed exactly from here."""

@@ -1,7 +1,7 @@
 """The counters of a run, which checkpoints store with the learner's state."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,29 @@ class Plateau:
     reduces: int = 0  # number of reductions since the last improvement
     best: float | None = None  # largest mean reward at a check
     episodes: int = 0  # number of episodes that had ended at the last check
+
+    def respond(
+        self,
+        config: Config,
+        progress: Progress,
+        scale_lr: Callable[[float], float],
+        note: Callable[[str], None],
+    ) -> str | None:
+        """Reduce the learning rate on a plateau; return why the run ends, or None.
+
+        Args:
+            config: settings of the run.
+            progress: progress of the run.
+            scale_lr: function that multiplies the learning rates by a factor and
+                returns the new one.
+            note: function that shows a sentence to the user.
+        """
+        if (due := self.due(config, progress)) is None:
+            return None
+        lr = scale_lr(config.training.plateau_reduce_factor)
+        note(f"Learning rate reduced to {lr:.3g}")
+        steps = progress.env_steps
+        return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def due(self, config: Config, progress: Progress) -> str | None:
         """Return the result of `check` every --n-envs episodes of a full window."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, pluralize
+from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, shortage
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.announcements import SaveReport, introduce, shortage_error
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.film import film_monitored
@@ -59,7 +60,12 @@ def run_session(
     with resolve_name("xagents_ray.watch.display:Display")(config) as display:
         run = prepare_run(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
-        return _train(run, start, resumed, display, signals, watch, listeners)
+        try:
+            return _train(run, start, resumed, display, signals, watch, listeners)
+        except Exception as error:
+            if lacking := shortage_error(error, run, 0, "Nothing is lost."):
+                raise lacking from error
+            raise
 
 
 def _train(
@@ -129,12 +135,15 @@ class Session:
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
-        recorder = Recorder(run.config, directory, files, self._best_effort, step)
+        recorder = Recorder(
+            run.algorithm.name, run.config, directory, files, self._best_effort, step
+        )
         self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
         self._step = loop_step(callbacks)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
+        self._report = SaveReport(self._saves, self._best_effort, display.note)
         self._telemetry = Telemetry(
             run.config, driver, state.progress, recorder, display, watch, called
         )
@@ -146,7 +155,8 @@ class Session:
             Diverged: a loss, gradient or reward is not finite.
             Broken: a required component is lost for good, or a callback raised.
         """
-        self._introduce()
+        state, directory = self._state, self._directory
+        introduce(self._run, self._driver, state, directory, self._display.note)
         self._progress.started_at = time.perf_counter()
         try:
             try:
@@ -157,25 +167,19 @@ class Session:
             self._close()
         except BaseException as error:  # including SystemExit of user code
             self._save_after(error)
+            steps, saved = self._progress.env_steps, self._report.text()
+            if lacking := shortage_error(error, self._run, steps, saved):
+                raise lacking from error
             raise
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        if self._signals.received is not None:
-            self._saves.hint_at_resume(self._display.note)
         result = self._summarize(reason, completed=self._signals.received is None)
         if failed := ", ".join(f"{name}: {n}" for name, n in result.failures.items()):
             self._display.note(f"Lost and replaced: {failed}")
+        if result.unsaved or self._signals.received is not None:
+            self._report.show()
         return result
-
-    def _introduce(self) -> None:
-        note, actors = self._display.note, pluralize(self._driver.n_actors, "env actor")
-        note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
-        for each in (*self._run.notes, *self._driver.notes):
-            note(each)
-        if self._state.session:
-            step, dropped = self._progress.env_steps, self._progress.dropped
-            note(f"Resumed at {step} env steps; unfinished episodes dropped: {dropped}")
 
     def _loop(self) -> str:
         """Collect and learn in turn until the run ends; return why it did."""
@@ -190,16 +194,18 @@ class Session:
 
     def _update(self) -> str | None:
         """Collect and learn once; return why the run ends with it, else None."""
-        before = self._progress.env_steps
+        progress, before = self._progress, self._progress.env_steps
         round_, reason = self._collect()
         if reason is not None:
             return reason
-        reason = self._check_plateau()
+        reason = self._state.plateau.respond(
+            self._run.config, progress, self._driver.scale_lr, self._display.note
+        )
         self._learn(before, round_)
         self._telemetry.report_failures()
         self._evaluate(before)
         self._telemetry.show()
-        return reason or self._progress.out_of_steps(self._training)
+        return reason or progress.out_of_steps(self._training)
 
     def _collect(self) -> tuple[Collected, str | None]:
         """Take a round of rollouts; return why the run ends with it, else None."""
@@ -222,15 +228,6 @@ class Session:
     def _settle(self) -> None:
         """Wait for the learning phases in progress, and count them."""
         self._telemetry.learned(self._driver.drain())
-
-    def _check_plateau(self) -> str | None:
-        """Reduce the learning rate, or return why the run ends, on a plateau."""
-        if (due := self._state.plateau.due(self._run.config, self._progress)) is None:
-            return None
-        lr = self._driver.scale_lr(self._training.plateau_reduce_factor)
-        self._display.note(f"Learning rate reduced to {lr:.3g}")
-        steps = self._progress.env_steps
-        return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
         """Begin an evaluation if due, and process those that ended."""
@@ -269,14 +266,15 @@ class Session:
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saves.write_best()
             else:
-                with suppress(Broken):  # without phases that failed
+                with suppress(Broken, MemoryError):  # without phases that failed
                     self._settle()
                 self._save_newest(with_replay=False)
-                self._saves.hint_at_resume(self._display.note)
         with suppress(Exception):
             self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Exception):
             self._summarize(str(error) if is_known else one_line(error))
+        if not isinstance(error, Diverged) and not shortage(error):
+            self._report.show()
 
     def _close(self) -> None:
         """Write the newest state, the last evaluations, the video and the metrics."""
@@ -314,7 +312,9 @@ class Session:
             failures=self._telemetry.failures,
             profile=self._telemetry.summary() | self._driver.shares.summary(),
             completed=completed,
+            unsaved=self._report.unsaved,
         )
         self._best_effort("The summary", self._directory.finish, result_summary(result))
+        result = replace(result, unsaved=self._report.unsaved)
         self._callbacks(Callback.on_end, result)
         return result

@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.settings import from_python, learning, models
+from xagents_ray.settings import from_python, learning, models, schedules
 from xagents_ray.settings.options import Checked, flag, options
 
 _G = TypeVar("_G", bound="Group")
@@ -62,10 +62,8 @@ class AlgorithmConfig(Checked):
                     f"{flag(set_here[0])} is set by the optimizer that was passed: "
                     "give it there and leave it out here."
                 )
-        if self.lr_decay and isinstance(self.lr, str):
-            raise UserError(
-                "--lr-decay and a schedule of --lr contradict each other: drop one."
-            )
+        if self.lr_decay:
+            schedules.check_constant("--lr", self.lr, "--lr-decay")
         if self.optimizer == "rmsprop" and self.not_default("beta1"):
             raise UserError(
                 "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."
@@ -144,10 +142,11 @@ class AlgorithmConfig(Checked):
         return self._rollout.update_rows(n_envs)
 
     def warning(self, metrics: Mapping[str, float]) -> str | None:
-        """Return a warning about a learning phase's metrics, or None.
+        """Return a warning about a phase's metrics, shown once a session, or None."""
+        return None
 
-        Each session shows it at most once.
-        """
+    def exploration_rate(self, env_steps: int) -> float | None:
+        """Return the probability of a random action; None without a shared one."""
         return None
 
     @property

@@ -105,6 +105,13 @@ class RunConfig(Checked):
     tensorboard: bool = option(
         True, "Write TensorBoard events; --no-tensorboard leaves them out"
     )
+    tensorboard_names: str = option(
+        "xagents",
+        "Names of the scalars in TensorBoard: xagents-ray's, or those of "
+        "Stable-Baselines3, with its signs",
+        choices=("xagents", "sb3"),
+        needs=("tensorboard",),
+    )
     monitor_session: str | None = option(
         None, "Wandb session name", instead="train the best settings with it"
     )

@@ -49,3 +49,11 @@ def check_schedule(option: Any, value: Any) -> None:
     one = dataclasses.replace(option, scheduled=False, exclusive=False)
     for each in values:
         one.check(each)
+
+
+def check_constant(flag: str, value: float | str, decay: str) -> None:
+    """Raise UserError if a setting that another flag decays has a schedule itself."""
+    if isinstance(value, str):
+        raise UserError(
+            f"{decay} and a schedule of {flag} contradict each other: drop one."
+        )

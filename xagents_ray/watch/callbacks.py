@@ -118,9 +118,9 @@ class Callback:
         Args:
             ctx: the state of the run.
             episode: the episode's `episode_return` (raw rewards), `length` and `step`
-                (env steps), and the run's `mean_reward` and `best_reward` after it;
-                also `success` and the run's `success_rate`, None outside of goal
-                environments.
+                (env steps), and the run's `mean_reward`, `best_reward` and
+                `mean_length` after it; also `success` and the run's `success_rate`,
+                None outside of goal environments.
         """
 
     def on_update(self, ctx: RunContext, metrics: Mapping[str, float]) -> bool | None:

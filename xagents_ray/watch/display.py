@@ -219,7 +219,7 @@ class Display:
     def _learned(self) -> dict[str, str]:
         """Return a loss, and the entropy or a Q-value, of the newest learning phase."""
         shown: dict[str, str] = {}
-        for names in (("loss", "policy_loss"), ("entropy", "q_value")):
+        for names in (("policy_loss", "loss"), ("entropy", "q_value")):
             known = [name for name in names if name in self.metrics]
             for name in known[:1]:
                 shown[name.replace("_", " ")] = f"{self.metrics[name]:.3g}"

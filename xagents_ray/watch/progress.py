@@ -26,6 +26,7 @@ class EndedEpisode(NamedTuple):
     best_reward: float | None
     success: bool | None = None  # None if the environment doesn't report it
     success_rate: float | None = None  # of the newest episodes; None if unknown
+    mean_length: float | None = None  # env steps of the newest episodes
 
 
 @dataclass
@@ -42,6 +43,8 @@ class Progress:
     updates: int = 0  # gradient steps
     # Whether the newest episodes reached their goals, as far as that is known.
     successes: deque[bool] = field(default_factory=deque)
+    # Env steps of the newest episodes, as far as they are known.
+    lengths: deque[int] = field(default_factory=deque)
     replay_size: int | None = None  # transitions in the replay; None without one
     # Largest mean reward of a full window; None before there is one.
     best_reward: float | None = None
@@ -86,6 +89,11 @@ class Progress:
     def mean_reward(self) -> float | None:
         """Mean return of the newest episodes; None before the first one."""
         return math.fsum(self.rewards) / len(self.rewards) if self.rewards else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean env steps of the newest episodes; None before the first one."""
+        return sum(self.lengths) / len(self.lengths) if self.lengths else None
 
     @property
     def success_rate(self) -> float | None:
@@ -161,6 +169,7 @@ class Progress:
             "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
             "successes": list(self.successes),
+            "lengths": list(self.lengths),
             "statistics": to_json(self.statistics),
         }
 
@@ -178,6 +187,7 @@ class Progress:
         self.earlier_seconds = float(state["seconds"])
         self.rewards.extend(map(float, state["rewards"]))
         self.successes.extend(map(bool, state.get("successes", ())))
+        self.lengths.extend(map(int, state.get("lengths", ())))
         self.statistics = from_json(state["statistics"])
 
     def _ended(self, step: int, episode: Episode) -> EndedEpisode:
@@ -185,18 +195,31 @@ class Progress:
         self.episode_count += 1
         self.longest_episode = max(self.longest_episode, length)
         self.rewards.append(episode_return)
+        self._add_newest(self.lengths, length)
         if success is not None:
-            if len(self.successes) == self.rewards.maxlen:
-                self.successes.popleft()
-            self.successes.append(success)
+            self._add_newest(self.successes, success)
         self.episode_steps.append(step)
         self.episode_returns.append(episode_return)
         mean = self.mean_reward
         assert mean is not None
         if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
-        best, rate = self.best_reward, self.success_rate
-        return EndedEpisode(step, episode_return, length, mean, best, success, rate)
+        return EndedEpisode(
+            step,
+            episode_return,
+            length,
+            mean,
+            self.best_reward,
+            success,
+            self.success_rate,
+            self.mean_length,
+        )
+
+    def _add_newest(self, values: deque[Any], value: Any) -> None:
+        """Append a value of an episode, in place of the oldest of a full window."""
+        while len(values) >= (self.rewards.maxlen or math.inf):
+            values.popleft()
+        values.append(value)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward

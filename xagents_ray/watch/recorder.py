@@ -18,8 +18,11 @@ from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.progress import EndedEpisode
+from xagents_ray.watch.scalar_names import sb3_scalars
 
 _TRACK_SECONDS = 1.0
+_BESIDE_THE_RUN = "The video", "Wandb", "--monitor-session"
+"""What may fail for other reasons than those of the run's own files."""
 _WANDB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _P = ParamSpec("_P")
 
@@ -29,9 +32,20 @@ class TensorBoard:
 
     It doesn't use tensorboardX's SummaryWriter: when the disk is full, its thread dies,
     and the run would wait for it forever.
+
+    Args:
+        directory: directory of the file.
+        step: env steps of the run at the start of the session.
+        rename: function that returns scalars under the names that are shown.
     """
 
-    def __init__(self, directory: Path, step: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        step: int,
+        rename: Callable[[Mapping[str, float]], Mapping[str, float]],
+    ) -> None:
+        self._rename = rename
         with without_packages("torch"):  # an unused import of tensorboardX
             records = importlib.import_module("tensorboardX.record_writer")
             self._events = importlib.import_module("tensorboardX.proto.event_pb2")
@@ -46,7 +60,7 @@ class TensorBoard:
         self._file.flush()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
+        for name, value in self._rename(values).items():
             self._write(step=step, summary=self._scalar(name, value))
         self._file.flush()
 
@@ -115,10 +129,17 @@ Tracker = TensorBoard | Wandb
 
 
 class BestEffort:
-    """Runs work that may fail for lack of disk space or network; warns once each."""
+    """Runs work that may fail for lack of disk space or network; warns once each.
+
+    Attributes:
+        warn: function that shows a warning.
+        unsaved: reasons by what the newest attempt could not write, except the video
+            and what goes to Weights & Biases.
+    """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
+        self.unsaved: dict[str, str] = {}
         self._warned: set[str] = set()
 
     def __call__(
@@ -130,11 +151,15 @@ class BestEffort:
         except Stopped:  # a signal ends the run, which is no failure
             return False
         except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if what not in _BESIDE_THE_RUN:
+                # Without the path, which the end of a run has no room for.
+                self.unsaved[what] = getattr(error, "strerror", None) or reason
             if what not in self._warned:
                 self._warned.add(what)
-                reason = " ".join(str(error).split()) or type(error).__name__
                 self.warn(f"{what} can't be written; training continues: {reason}")
             return False
+        self.unsaved.pop(what, None)
         return True
 
 
@@ -143,6 +168,7 @@ class Recorder:
 
     def __init__(
         self,
+        agent: str,
         config: Config,
         directory: RunDirectory,
         histories: Sequence[History],
@@ -158,7 +184,10 @@ class Recorder:
         self._own: dict[str, tuple[int, float]] = {}
         self._own_tracked = 0.0
         if config.run.tensorboard:
-            events = partial(TensorBoard, directory.path / "tensorboard", step)
+            is_sb3 = config.run.tensorboard_names == "sb3"
+            rename = partial(sb3_scalars, agent) if is_sb3 else dict
+            folder = directory.path / "tensorboard"
+            events = partial(TensorBoard, folder, step, rename)
             self._planned.append(("What TensorBoard reads", events))
         if (name := config.run.monitor_session) is not None:
             make = partial(Wandb, name, config.values(), directory.path)
@@ -175,18 +204,21 @@ class Recorder:
                     episode.mean_reward,
                     episode.best_reward,
                 )
-                if episode.success_rate is not None:
-                    history.log("success_rate", episode.success_rate)
+                for name in ("mean_length", "success_rate"):
+                    if (value := getattr(episode, name)) is not None:
+                        history.log(name, value)
             self.best_effort("The history", history.flush_if_due)
 
     def evaluated(self, evaluation: Evaluated) -> None:
-        step, reward, success_rate = evaluation
         for history in self._histories:
-            history.evaluated(reward)
-        values = {"reward/evaluation": reward}
-        if success_rate is not None:
-            values["success/evaluation"] = success_rate
-        self._log(step, values)
+            history.evaluated(evaluation.mean_reward)
+        measured = {
+            "reward/evaluation": evaluation.mean_reward,
+            "length/evaluation": evaluation.mean_length,
+            "success/evaluation": evaluation.success_rate,
+        }
+        known = {name: x for name, x in measured.items() if x is not None}
+        self._log(evaluation.step, known)
 
     def own(self, step: int, name: str, value: float) -> None:
         """Record a user-defined metric; trackers get its newest value once a second.

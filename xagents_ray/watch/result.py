@@ -47,6 +47,8 @@ class Result:
         signal: number of the signal that ended the run; None if it ended by itself.
         completed: whether the run's settings or a callback ended it, not an error or
             signal.
+        unsaved: names of files and states that could not be saved, such as
+            `the history`, on a full disk for example.
 
     >>> result = xagents_ray.train(
     ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others", local=True,
@@ -74,6 +76,7 @@ class Result:
     precision: str = "float32"
     signal: int | None = None
     completed: bool = False
+    unsaved: tuple[str, ...] = ()
     failures: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -84,7 +87,7 @@ class Result:
         rows = (
             f"<tr><th>{name.replace('_', ' ')}</th><td>{escape(_text(value))}</td></tr>"
             for name in shown
-            if (value := getattr(self, name)) not in (None, {}, "")
+            if (value := getattr(self, name)) not in (None, {}, "", ())
         )
         return f"<table>{''.join(rows)}</table>"
 
@@ -138,7 +141,9 @@ def stopped_by(number: int | None) -> str:
 def from_summary(kept: Mapping[str, Any]) -> Result | None:
     """Return the result in a `summary.json`; None if it lacks a value."""
     try:
+        unsaved = tuple(kept.get("unsaved", ()))  # older summaries have none
         values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}
+        values["unsaved"] = unsaved
         return Result(**{each.name: values[each.name] for each in fields(Result)})
     except KeyError:
         return None

@@ -122,10 +122,13 @@ class Telemetry:
         """Return the newest learning phase's metrics for trackers."""
         progress = self._progress
         rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
+        epsilon = self._config.exploration_rate(progress.env_steps)
         return {
             **_grouped("train", self._metrics),
             **_grouped("reward", rewards),
+            **_grouped("length", {"mean": progress.mean_length}),
             **_grouped("success", {"rate": progress.success_rate}),
+            **_grouped("run", {"epsilon": epsilon}),
             **self._health(),
             "run/steps_per_second": progress.steps_per_second,
             "run/games": progress.episode_count,

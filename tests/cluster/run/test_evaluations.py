@@ -48,6 +48,11 @@ def evaluations(
     return Evaluations(calls, make, run)
 
 
+def ended_at(step: int) -> Evaluated:
+    """Return the result of two episodes as above."""
+    return Evaluated(step, 15.0, mean_length=5.0)
+
+
 def _all(ray: FakeRay, beside: Evaluations) -> list[Any]:
     """Return the evaluations that end during training, for some hours."""
     ended = list[Any]()
@@ -77,8 +82,8 @@ def test_the_end_of_a_run_waits_for_the_newest_evaluation_alone(
     ended = beside.ended(is_last=True)
     assert ray.now - before < 1_210  # the one in progress, and the newest
     assert [each for each in ended if isinstance(each, Evaluated)] == [
-        Evaluated(0, 15.0),
-        Evaluated(49, 15.0),
+        ended_at(0),
+        ended_at(49),
     ]
     skipped = [each.step for each in ended if isinstance(each, FailedEvaluation)]
     assert skipped == [*range(1, 49)]  # so that their states are dropped
@@ -96,7 +101,7 @@ def test_an_episode_without_end_costs_no_evaluator(
     beside.begin(0, "weights", 700)
     first = beside.actor
     beside.begin(1, "weights", 800)
-    expected = [FailedEvaluation(0), Evaluated(1, 15.0)]
+    expected = [FailedEvaluation(0), ended_at(1)]
     assert beside.ended(is_last=True) == expected
     assert beside.actor is first
     assert [arguments[3:] for _, arguments in first.asked] == [(None, 700), (None, 800)]
@@ -128,11 +133,11 @@ def test_one_that_fails_costs_no_other(
     for step in range(5):
         beside.begin(step, "weights", 0)
     assert _all(ray, beside) == [
-        Evaluated(0, 15.0),
+        ended_at(0),
         FailedEvaluation(1),
         FailedEvaluation(2),
-        Evaluated(3, 15.0),
-        Evaluated(4, 15.0),
+        ended_at(3),
+        ended_at(4),
     ]
     assert log.counts == {"evaluations": 2}
     assert log.warnings == [
@@ -158,10 +163,10 @@ def test_one_that_hangs_is_noticed_beside_training(
     for step in range(2):
         beside.begin(step, "weights", 0)
     ended, began = list[Any](), ray.now
-    while Evaluated(1, 15.0) not in ended:
+    while ended_at(1) not in ended:
         ray.sleep(10)
         ended += beside.ended(is_last=False)
-    assert ended == [FailedEvaluation(0), Evaluated(1, 15.0)]
+    assert ended == [FailedEvaluation(0), ended_at(1)]
     assert ray.now - began < 2_000
 
 
@@ -173,7 +178,7 @@ def test_one_whose_process_dies_has_a_successor(
     first = beside.actor
     first.die()
     beside.begin(1, "weights", 0)
-    expected = [FailedEvaluation(0), Evaluated(1, 15.0)]
+    expected = [FailedEvaluation(0), ended_at(1)]
     assert beside.ended(is_last=True) == expected
     assert beside.actor is not first
     assert log.warnings == ["The evaluation at 0 steps failed: its process died"]

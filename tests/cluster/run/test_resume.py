@@ -292,11 +292,15 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     assert end(process, signal.SIGTERM) == 143
     out = Path("output").read_text()
     warnings = [line for line in out.splitlines() if line.startswith("Warning: ")]
+    *warnings, last = warnings
     assert 1 <= len(warnings) == len(set(warnings)) <= 4
     assert any("A checkpoint can't be written" in line for line in warnings)
     steps = [int(n) for n in re.findall(r"steps: (\d+)", out)]
     assert steps[-1] > before + 10_000
     assert step_of(run) >= before > 0
+    assert last == out.splitlines()[-1]
+    assert re.match(r"Warning: Not saved \(.*No space left .*\): the newest s", last)
+    assert f"The newest checkpoint is of {step_of(run):,} env steps. To co" in last
     fill.unlink()
     command = ["train", "ppo", "--resume", str(run), "--max-steps", "1"]
     again = forked.run(["-m", "xagents_ray", *command], 60)

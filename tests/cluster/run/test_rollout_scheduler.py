@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
-from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayTaskError,
+)
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
@@ -455,6 +460,17 @@ def test_a_late_answer_of_one_that_was_replaced_is_not_taken(ray: FakeRay) -> No
         started.fleet.launch(Ref(1), 0)
         (rollout,) = started.fleet.round()
         assert rollout.trajectory.value is replacement
+
+
+def test_an_actor_on_a_node_without_memory_says_so_in_the_end(ray: FakeRay) -> None:
+    """Ray ends the process that has the most."""
+
+    def make(*_: int) -> FakeActor:
+        return _actor(ray, roll=lambda number: (1.0, OutOfMemoryError("low on memory")))
+
+    started = _Started(ray, make, 1, max_actor_restarts=1)
+    with pytest.raises(Broken, match="was ended by Ray, as its node lacks memory, 2"):
+        started.round()
 
 
 def test_rollouts_ahead_die_with_their_actor(ray: FakeRay) -> None:

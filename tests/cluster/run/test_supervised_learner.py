@@ -400,6 +400,16 @@ def test_a_failure_of_the_replay_is_not_a_lost_batch(ray: FakeRay) -> None:
         setup.updates()
 
 
+def test_a_learner_without_memory_ends_the_run_with_a_line(ray: FakeRay) -> None:
+    """Its state is saved all the same."""
+    setup = _Setup(ray)
+    full = MemoryError("Unable to allocate 3 GiB")
+    setup.learn([Ref(error=RayTaskError("update", "Traceback", full))])
+    with pytest.raises(MemoryError, match=r"^in the learner, MemoryError: Unable to"):
+        setup.updates()
+    assert not isinstance(setup.learner.state(), Exception)
+
+
 def test_a_snapshot_between_phases_leads_to_none_of_them_again(ray: FakeRay) -> None:
     """One is in progress when the learning rate is changed; then the learner dies."""
     setup = _Setup(ray)

@@ -28,6 +28,26 @@ Train = Callable[..., dict[str, Any]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "seed": 7, "run_dir": "runs"}
 
 
+OURS_OF_PPO = {"train/policy_loss", "train/kl", "reward/mean", "length/mean"}
+# What Stable-Baselines3 writes for PPO with an EvalCallback and discrete actions.
+SB3_OF_PPO = {
+    "eval/mean_ep_length",
+    "eval/mean_reward",
+    "rollout/ep_len_mean",
+    "rollout/ep_rew_mean",
+    "time/fps",
+    "train/approx_kl",
+    "train/clip_fraction",
+    "train/clip_range",
+    "train/entropy_loss",
+    "train/explained_variance",
+    "train/learning_rate",
+    "train/loss",
+    "train/policy_gradient_loss",
+    "train/value_loss",
+}
+
+
 def scalars(run: Path) -> dict[str, list[int]]:
     """Return the steps of every scalar in a run's event files."""
     found: dict[str, list[int]] = {}
@@ -45,15 +65,20 @@ def scalars(run: Path) -> dict[str, list[int]]:
 @pytest.mark.parametrize("local", [True, False])
 def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None:
     where = {"local": True} if local else {"address": cluster, "n_actors": 2}
+    names = {"tensorboard_names": "sb3" if local else "xagents"}
     ends = {"max_steps": 3000, "eval_every": 1000, "eval_episodes": 6}
     files = {"checkpoints": ["w/a.weights.h5"]}
-    result = train("ppo", **PPO, **where, **ends, **files)
+    result = train("ppo", **PPO, **where, **ends, **files, **names)
     run = Path(result["directory"])
     found = scalars(run)
-    assert {"train/policy_loss", "train/kl", "reward/mean"} <= found.keys()
+    assert (SB3_OF_PPO if local else OURS_OF_PPO) <= found.keys()
     # On Ray, the end of the run skips what waits behind the newest one.
-    assert 3 - (not local) <= len(found["reward/evaluation"]) <= 3
-    column = parquet.read_table(run / "history.parquet")["evaluation_reward"]
+    evaluated = found["eval/mean_reward" if local else "reward/evaluation"]
+    assert 3 - (not local) <= len(evaluated) <= 3
+    history = parquet.read_table(run / "history.parquet")
+    # CartPole's rewards are 1.
+    assert history["mean_length"].to_pylist() == history["mean_reward"].to_pylist()
+    column = history["evaluation_reward"]
     assert 1 <= len(column.drop_null()) <= 3
     assert all(1 <= mean <= 500 for mean in column.drop_null().to_pylist())
     chosen = best_checkpoint(run / "checkpoints")
