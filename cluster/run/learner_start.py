@@ -74,7 +74,7 @@ def learner_failure(error: BaseException) -> Broken | MemoryError:
         error: the error that Ray raised for the call.
     """
     cause = getattr(error, "cause", None)
-    if shortage(cause) == "memory":
+    if isinstance(cause, BaseException) and shortage(cause) == "memory":
         return MemoryError(f"in the learner, {one_line(cause)}")
     trace = remote_traceback(error) or str(error)
     return Broken(f"The learner failed:\n{trace}")
