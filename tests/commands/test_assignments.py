@@ -87,7 +87,7 @@ def test_what_is_refused(words: list[str], said: str) -> None:
     [
         ("train", "lrr=1", "There is no setting 'lrr'; did you mean lr?"),
         ("train", "her=future", "ppo has no setting her, which is one of ddpg"),
-        ("train", "lr=fast", "--lr takes a number, got 'fast'."),
+        ("train", "lr=fast", "--lr takes a number, or a schedule such as"),
         ("train", "n_envs=[1, 2]", "--n-envs takes a whole number, got (1, 2)."),
         ("train", "verbose=1", "--verbose isn't a setting of this agent"),
         ("doctor", "lr=-1", "--lr must be > 0, got -1."),

@@ -240,7 +240,7 @@ ASKED: list[Case] = [
     ("ppo", {"config": "odd.yaml"}, "--config odd.yaml: its format is 'new'; write"),
     ("ppo", {"config": "section.yaml"}, "no section 'placemnt'; did you mean placem"),
     ("ppo", {"config": "unknown.yaml"}, "unknown.yaml: There is no setting 'lrr'; did"),
-    ("ppo", {"config": "fast.yaml"}, "--config fast.yaml: --lr takes a number, got"),
+    ("ppo", {"config": "fast.yaml"}, "--config fast.yaml: --lr takes a number, or"),
     ("ppo", {"config": "far.yaml"}, "far.yaml: --model s3://bucket/a.cfg: URLs are"),
     (
         "ppo",

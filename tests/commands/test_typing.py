@@ -19,6 +19,7 @@ from pathlib import Path
 from xagents_ray import PPO, AgentName, agents, train, tune
 
 train("dqn", env="CartPole-v1", epsilon_start=1, run_dir=Path("runs"))
+train("ppo", lr=lambda left: left, clip_norm=[(0, 0.2), (1, 0.1)])
 train("ppo", lr=1, weights=["a.tf"], target_reward=None)
 train(AgentName("reinforce"), baseline=True)
 tune("ppo", lr=[1e-4, 1e-2], n_envs=8, trial_steps=1_000)
@@ -29,18 +30,18 @@ tune(config="run.yaml", n_trials=3)
 train(lr=1)  # type: ignore[call-overload]
 train("ppo", seeds=1)  # type: ignore[call-overload]
 agents["ppo"]["agent"] is PPO
-train("ppo", lr="x")  # type: ignore[call-overload]
+train("ppo", gamma="x")  # type: ignore[call-overload]
 train("ppo", epsilon_start=1)  # type: ignore[call-overload]
 train("pp0", lr=1e-3)  # type: ignore[call-overload]
 train("ppo", optimizer="sgd")  # type: ignore[call-overload]
-train("ppo", lr=[1e-4, 1e-2])  # type: ignore[call-overload]
+train("ppo", gamma=[0.9, 0.99])  # type: ignore[call-overload]
 tune("ppo", quiet=[True, False])  # type: ignore[call-overload]
 tune("ppo", max_steps=1_000)  # type: ignore[call-overload]
 """
 # What they name; the rest of the package would take mypy ten seconds more.
 READ = (
     *("", ".algorithms", ".algorithms.definition", ".commands", ".commands.public"),
-    *(".settings", ".settings.from_python"),
+    *(".settings", ".settings.from_python", ".core", ".core.schedule"),
 )
 SETTINGS = """
 [mypy]

@@ -302,9 +302,9 @@ class Train_A2C_A3C_IMPALA_TRPO(TypedDict, total=False):
 
 class Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3(TypedDict, total=False):
     lr: float | ScheduleLike
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
-    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
-    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0007."""
+    """Learning rate, or a schedule such as linear:3e-4:0; it goes over --max-steps, or
+    through points, a fraction of the run and the rate there, 0:3e-4,0.5:1e-4,1:0 (> 0).
+    Default: 0.0007."""
 
 class Both_A2C_A3C_ACER_DQN_IMPALA_PPO_TRPO(TypedDict, total=False):
     memory: str | Path | None
@@ -604,9 +604,9 @@ class Tune_A2C_A3C_IMPALA_TRPO(TypedDict, total=False):
 
 class Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3(TypedDict, total=False):
     lr: float | Sequence[float] | Space | ScheduleLike
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
-    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
-    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0007."""
+    """Learning rate, or a schedule such as linear:3e-4:0; it goes over --max-steps, or
+    through points, a fraction of the run and the rate there, 0:3e-4,0.5:1e-4,1:0 (> 0).
+    Default: 0.0007."""
 
 class Tune_A2C_A3C(TypedDict, total=False):
     n_steps: int | Sequence[int] | Space
@@ -858,9 +858,9 @@ class TrainSAC(Both_All, Train_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TR
     """Logarithm of the standard deviation that the numbers in the matrices of --sde-
     frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
     lr: float | ScheduleLike
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
-    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
-    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0003."""
+    """Learning rate, or a schedule such as linear:3e-4:0; it goes over --max-steps, or
+    through points, a fraction of the run and the rate there, 0:3e-4,0.5:1e-4,1:0 (> 0).
+    Default: 0.0003."""
     policy_delay: int | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
     more than two critics, as in REDQ, all those of one env step: --gradient-steps
@@ -1082,9 +1082,9 @@ class TuneSAC(Both_All, Both_A2C_A3C_ACER_DDPG_IMPALA_PPO_SAC_TD3_TRPO,
     """Logarithm of the standard deviation that the numbers in the matrices of --sde-
     frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
     lr: float | Sequence[float] | Space | ScheduleLike
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule
-    over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as in
-    0:3e-4,0.5:1e-4,1:0 (> 0). Default: 0.0003."""
+    """Learning rate, or a schedule such as linear:3e-4:0; it goes over --max-steps, or
+    through points, a fraction of the run and the rate there, 0:3e-4,0.5:1e-4,1:0 (> 0).
+    Default: 0.0003."""
     policy_delay: int | Sequence[int] | Space | None
     """Critic updates for each update of the actor and of alpha; default: 1, or with
     more than two critics, as in REDQ, all those of one env step: --gradient-steps

@@ -16,9 +16,8 @@ optimizer = shared(
 )
 lr = shared(
     positive,
-    "Learning rate passed to a tensorflow.keras.optimizers.Optimizer, or a schedule "
-    "over --max-steps: linear:3e-4:0, or fractions of the run with the rate there, as "
-    "in 0:3e-4,0.5:1e-4,1:0",
+    "Learning rate, or a schedule such as linear:3e-4:0; it goes over --max-steps, or "
+    "through points, a fraction of the run and the rate there, 0:3e-4,0.5:1e-4,1:0",
     known_as=("learning_rate", "step_size"),
     scheduled=True,
     to_plain=schedules.plain_schedule,
