@@ -19,6 +19,7 @@ from xagents_ray.actors.envs import (
 )
 from xagents_ray.actors.envs.wrapper_statistics import SharingEnv, is_normalizing
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.printed import relaying_forks
 from xagents_ray.settings.training import EnvConfig
 
 _READ_INFO = ("is_success", "success", "lives")
@@ -162,7 +163,8 @@ class AsyncEnvs(InfoReader, gym.vector.AsyncVectorEnv):
         self.one.close()
         if any(map(is_normalizing, interface.wrapper_layers(self.one))):
             makes = [functools.partial(SharingEnv, make) for make in makes]
-        super().__init__(makes)
+        with relaying_forks():
+            super().__init__(makes)
 
     def _raise_if_errors(self, successes: Any) -> None:
         if all(successes):

@@ -12,6 +12,7 @@ from xagents_ray.cluster.ray.bell import Bell
 from xagents_ray.cluster.ray.closing import ClosingActors
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.inference import InferenceLost
+from xagents_ray.core.printed import PrintLimit
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import from_their_frame
 
@@ -26,11 +27,12 @@ _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 @dataclass
 class FailureLog:
-    """A log that counts and reports the failures of a run's components."""
+    """A log of the failures of a run's components, and of what is printed in them."""
 
     # Numbers of failed components and lost items, by name.
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)  # sentences, oldest first
+    printed: PrintLimit = field(default_factory=PrintLimit)  # by environments
     show: Callable[[], None] = lambda: None  # shows the warnings so far
 
     def count(self, name: str, number: int = 1) -> None:
@@ -74,7 +76,8 @@ class RayCalls:
         self, ray: Any, signals: Signals, is_lost: Callable[[], bool] = lambda: False
     ) -> None:
         self.ray, self._signals, self._is_lost = ray, signals, is_lost
-        self.log, self.closing, self.bell = FailureLog(), ClosingActors(ray), Bell()
+        self.log, self.bell = FailureLog(), Bell()
+        self.closing = ClosingActors(ray, lambda x: self.log.printed.add(x))
         self._saving_until: float | None = None
         self.meanwhile: Callable[[], Any] = lambda: None
 

@@ -1,7 +1,11 @@
 """Actors that close their environments before their processes are killed."""
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+from xagents_ray.core.printed import Printed
 
 CLOSE_SECONDS = 5.0
 """Time limit for an actor to close its environments."""
@@ -10,11 +14,13 @@ CLOSE_SECONDS = 5.0
 class ClosingActors:
     """Actors that were asked to close; `tend` kills them without waiting for any.
 
-    `ray` is the module.
+    Args:
+        ray: the module `ray`.
+        show: function of what an actor has printed since its last report.
     """
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    def __init__(self, ray: Any, show: Callable[[Printed], None]) -> None:
+        self._ray, self._show = ray, show
         # Actors with their deadlines, by reference to the result of `close`.
         self._actors: dict[Any, tuple[Any, float]] = {}
 
@@ -28,6 +34,10 @@ class ClosingActors:
         """Kill the actors that have closed, that failed, or whose time is over."""
         for call in self._ended():
             actor, _ = self._actors.pop(call)
+            with suppress(Exception):  # it failed, or is late
+                printed = self._ray.get(call, timeout=0)
+                if isinstance(printed, Printed):
+                    self._show(printed)
             self._ray.kill(actor)
 
     def finish(self) -> None:

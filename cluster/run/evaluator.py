@@ -112,7 +112,7 @@ class Evaluations:
     def _finish(self, evaluation: _Evaluation, limit: float) -> None:
         """Wait up to `limit` seconds for an evaluation, then begin the next one."""
         try:
-            episodes = self._calls.get(evaluation.episodes, limit)
+            episodes, printed = self._calls.get(evaluation.episodes, limit)
         except LateError:
             self._fail(evaluation.step, "it takes too long")
         except EndlessEpisode as error:
@@ -123,6 +123,7 @@ class Evaluations:
             trace = remote_traceback(error) or "its process died"
             self._fail(evaluation.step, trace.splitlines()[-1])
         else:
+            self._log.printed.add(printed)
             self._ended.append(Evaluated.of(evaluation.step, episodes))
             self._longest = max(self._longest, time.monotonic() - evaluation.began)
         self._current = None

@@ -6,13 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from xagents_ray.actors.actor_setup import ActorSetup
-from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.indices import first_evaluation_index
-from xagents_ray.actors.evaluator import Evaluator
-from xagents_ray.actors.halves import HalvedEnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
+from xagents_ray.cluster.run.acting_services import EnvActorService, EvaluatorService
 from xagents_ray.cluster.run.nodes import live_nodes
 from xagents_ray.cluster.run.reservation import reserve
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
@@ -129,15 +127,15 @@ class RunParts:
             is_served=self._serves,
             uses_onnx=self._run.acts_by_onnx(share),
         )
-        kind = HalvedEnvActor if self._serves else EnvActor
-        service = remote_class(self._ray, kind)
-        return service.options(**{**options, **self._blind}).remote(setup)
+        service = remote_class(self._ray, EnvActorService)
+        name = f"Env actor {number}"
+        return service.options(**{**options, **self._blind}).remote(setup, name)
 
     def evaluator(self, n_envs: int) -> Any:
         """Create an actor that evaluates in `n_envs` environments."""
         first = first_evaluation_index(self._run.config.env)
         setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions, first)
-        service = remote_class(self._ray, Evaluator)
+        service = remote_class(self._ray, EvaluatorService)
         made = service.options(**self._anywhere).remote(setup)
         return self._keep("evaluator", 0, made)
 

@@ -180,6 +180,7 @@ class RolloutScheduler:
             self._fail(slot, "died", remote_traceback(error))
         else:
             self._backoff.reset()
+            self._log.printed.add(report.printed)
             self._drop_oldest(slot)
             envs = self._envs[slot.number]
             slot.finished.append(FinishedRollout(call.trajectory, report, envs))

@@ -33,6 +33,7 @@ class RaySupervision:
     ) -> None:
         self._agent, self._fleet, self._snapshot = agent, fleet, snapshot
         self.failures, self.take_warnings = log.counts, log.take_warnings
+        self.take_printed = log.printed.take
         self._log = log
         self._gauge = importlib.import_module("ray.util.metrics").Gauge
         self._gauges: dict[str, Any] = {}

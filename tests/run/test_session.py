@@ -340,6 +340,34 @@ def test_failures_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.endswith("Lost and replaced: env actors: 1\n")
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_environments_print_is_shown_unless_the_run_is_quiet(
+    quiet: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = FakeDriver([[1], [2], raising(Broken("No env actor is left."))])
+    driver.supervision = FakeSupervision()
+    driver.supervision.printed += ["Env actor 0: hello", "Env actor 1: [bold]hello"]
+
+    def state() -> Any:
+        assert driver.supervision is not None
+        driver.supervision.printed.append("Env actor 0: the last words")
+        return FakeDriver.state(driver)
+
+    driver.state = state  # type: ignore[method-assign]
+    with pytest.raises(Broken):
+        train(driver, quiet=quiet)
+    printed = [x for x in capsys.readouterr().out.splitlines() if x[:4] == "Env "]
+    assert printed == (
+        []
+        if quiet
+        else [
+            "Env actor 0: hello",
+            "Env actor 1: [bold]hello",
+            "Env actor 0: the last words",
+        ]
+    )
+
+
 def test_an_algorithm_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Of targets outside the support of distributions, from 5 % on."""
     driver = FakeDriver([[1]] * 4)

@@ -29,10 +29,15 @@ class FakeSupervision:
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
         self.warnings: list[str] = []
+        self.printed: list[str] = []
         self.published: list[Mapping[str, float]] = []
 
     def take_warnings(self) -> list[str]:
         taken, self.warnings = self.warnings, []
+        return taken
+
+    def take_printed(self) -> list[str]:
+        taken, self.printed = self.printed, []
         return taken
 
     def when_waiting(self, show: Callable[[], None]) -> None: ...

@@ -56,6 +56,9 @@ class Supervision(Protocol):
     def take_warnings(self) -> list[str]:
         """Return warnings about failures since the last call, one sentence each."""
 
+    def take_printed(self) -> list[str]:
+        """Return lines that environments have printed since the last call."""
+
     def when_waiting(self, show: Callable[[], None]) -> None:
         """Set a function that shows warnings during a long wait for a component."""
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from xagents_ray.core.inference import ServerAddress
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.printed import NOTHING, Printed
 from xagents_ray.core.spec import VECTOR, EnvSpec
 
 __autograph__ = False
@@ -287,6 +288,7 @@ class RolloutReport:
     # Number of steps that only reset an environment; not counted as env steps.
     resets: int = 0
     computing: float = 0.0  # seconds of CPU time; the rest was spent waiting
+    printed: Printed = NOTHING  # by the environments, if there is no terminal
 
 
 def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:

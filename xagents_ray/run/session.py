@@ -261,7 +261,6 @@ class Session:
     def _save_after(self, error: BaseException) -> None:
         """Write the state that an error leaves intact, and the summary."""
         is_known = isinstance(error, Diverged | Broken)
-        self._telemetry.report_failures()
         with suppress(Exception):  # the first error is the one to show
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saves.write_best()
@@ -269,6 +268,7 @@ class Session:
                 with suppress(Broken, MemoryError):  # without phases that failed
                     self._settle()
                 self._save_newest(with_replay=False)
+        self._telemetry.report_failures()  # those of saving, too
         with suppress(Exception):
             self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Exception):

@@ -86,6 +86,8 @@ class Telemetry:
 
     def _show_warnings(self) -> None:
         if self._supervision is not None:
+            for line in self._supervision.take_printed():
+                self._display.note(line)
             for warning in self._supervision.take_warnings():
                 self._display.warn(warning)
 

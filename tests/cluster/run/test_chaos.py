@@ -174,9 +174,9 @@ def test_a_learner_that_acts_is_replaced() -> None:
     """The env actors keep their environments; rollouts in progress are lost."""
     command = ["train", "ppo", "--env", "CartPole-v1", "--inference", "learner"]
     command += "--n-envs 8 --n-actors 2 --n-steps 512 --jit off --seed 3".split()
-    halved, steps = "ray::HalvedEnvActor", ["--max-steps", "20000"]
-    text, summary, killed = _survive([*command, *steps], [_LEARNER, halved], 300)
-    assert killed == {_LEARNER: 1, halved: 1}
+    command += ["--max-steps", "20000"]
+    text, summary, killed = _survive(command, [_LEARNER, _ACTOR], 300)
+    assert killed == {_LEARNER: 1, _ACTOR: 1}
     failures = summary["failures"]
     assert (failures["learners"], failures["env actors"]) == (1, 1)
     # Both env actors' with the learner, unless it was learning, and the killed one's.

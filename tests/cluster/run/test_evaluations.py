@@ -13,6 +13,7 @@ from xagents_ray.cluster.ray.calls import FailureLog, RayCalls
 from xagents_ray.cluster.run import evaluator as evaluations_module
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.errors import EndlessEpisode
+from xagents_ray.core.printed import Printed
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
@@ -38,7 +39,8 @@ def evaluations(
         turn = next(rest)
         if isinstance(turn, Exception):
             return Takes(1.0, turn)
-        return Takes(turn, [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)])
+        episodes = [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)]
+        return Takes(turn, (episodes, Printed((f"Evaluator: {turn}",))))
 
     def make(n_envs: int) -> FakeActor:
         return FakeActor(ray, SimpleNamespace(evaluate=evaluate), 5.0)
@@ -140,6 +142,7 @@ def test_one_that_fails_costs_no_other(
         ended_at(4),
     ]
     assert log.counts == {"evaluations": 2}
+    assert log.printed.take() == ["Evaluator: 1.0"] * 3
     assert log.warnings == [
         "The evaluation at 1 steps failed: RuntimeError: no licence at line 7",
         "The evaluation at 2 steps failed: it takes too long",

@@ -263,3 +263,31 @@ def test_goals_are_relabeled_in_a_shard_as_they_are_here(cluster: str) -> None:
     """The environment is one of `__main__`, which the shard has to be sent."""
     out = notebook("goal_envs.py", GOALS, cluster)
     assert out.splitlines() == ["True True"] * 4
+
+
+PRINTING = """
+import sys
+import xagents_ray
+
+class Talking(Stepping):
+    length = 10
+    number = 0
+
+    def reset(self, **given):
+        Talking.number += 1
+        if Talking.number == 2:
+            print("hello", "[of the second episode]")
+            print("an error", file=sys.stderr)
+        return super().reset(**given)
+
+settings = {"n_envs": 2, "n_actors": 2, "max_steps": 200, "tensorboard": False}
+xagents_ray.train("a2c", env=Talking, address="ADDRESS", **settings)
+"""
+
+
+def test_what_an_environment_prints_is_shown_once_with_its_actor(cluster: str) -> None:
+    done = script(PRINTING, cluster, "stepping.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = [line for line in done.stdout.splitlines() if "hello" in line]
+    line = "hello [of the second episode]"
+    assert sorted(printed) == [f"Env actor {number}: {line}" for number in (0, 1)]

@@ -22,6 +22,7 @@ from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.inference import InferenceLost
+from xagents_ray.core.printed import NOTHING, Printed
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.config import Config
@@ -46,7 +47,7 @@ class _EnvActor:
         restores: float = 1.0,
     ) -> None:
         self._roll, self._restores = roll, restores
-        self.rollouts = 0
+        self.rollouts, self.printed = 0, NOTHING
 
     def ready(self) -> None: ...
 
@@ -62,8 +63,13 @@ class _EnvActor:
             return Takes(seconds, outcome)
         ended = tuple(Episode(0, 0, 1.0, 1) for _ in range(outcome))
         steps = np.ones(2, np.int64)
-        report = RolloutReport(steps, ended, 1.0, weights_version=weights)
+        report = RolloutReport(
+            steps, ended, 1.0, weights_version=weights, printed=self.printed
+        )
         return Takes(seconds, (self, report))
+
+    def close(self) -> Printed:
+        return Printed(("Env actor 0: bye",))
 
 
 class _Started:
@@ -460,6 +466,24 @@ def test_a_late_answer_of_one_that_was_replaced_is_not_taken(ray: FakeRay) -> No
         started.fleet.launch(Ref(1), 0)
         (rollout,) = started.fleet.round()
         assert rollout.trajectory.value is replacement
+
+
+def test_what_an_actor_prints_comes_with_its_rollouts_and_its_end(
+    ray: FakeRay,
+) -> None:
+    """One that fails is asked to close, and returns what it printed before."""
+
+    def make(_: int, before: int) -> FakeActor:
+        fails = crash() if before == 0 else 0
+        actor = _actor(ray, roll=lambda number: (1.0, fails if number == 2 else 0))
+        actor.instance.printed = Printed((f"Env actor 0: life {before}",))
+        return actor
+
+    started = _Started(ray, make, 1)
+    started.round()
+    assert started.log.printed.take() == ["Env actor 0: life 0"]
+    started.round()  # of the replacement
+    assert started.log.printed.take() == ["Env actor 0: bye", "Env actor 0: life 1"]
 
 
 def test_an_actor_on_a_node_without_memory_says_so_in_the_end(ray: FakeRay) -> None:
