@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from processes import python
 
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import did_you_mean
@@ -68,6 +69,12 @@ def test_a_near_miss_is_answered(line: str, capsys: pytest.CaptureFixture[str]) 
     assert MISSES[line] in said.err and said.out == ""
     assert all(each.startswith("xagents-ray: ") for each in said.err.splitlines())
     assert not Path("report.html").exists()
+
+
+def test_atari_is_known_before_anything_else_is_imported() -> None:
+    """Other mistakes are said before an environment is created."""
+    check = "from xagents_ray.actors.envs.registry import check_env_id as check"
+    assert python("-c", f"{check}; check('PongNoFrameskip-v4')").returncode == 0
 
 
 def test_flags_that_only_explain_themselves_are_not_suggested(

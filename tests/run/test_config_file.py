@@ -205,7 +205,10 @@ def test_a_files_agent_stands_for_one_on_the_command_line() -> None:
     Path("run.yaml").write_text("env: CartPole-v1\n")
     with pytest.raises(UserError, match="names no agent: add a line such as `agent"):
         complete(["--config", "run.yaml"])
-    for words in (["a2c", "--config", "run.yaml"], ["--config"], ["--lr", "1"], []):
+    for words in (["--config"], ["--config", "--lr", "1"], ["--config="]):
+        with pytest.raises(UserError, match="--config is empty: name a file, or leave"):
+            complete(words)
+    for words in (["a2c", "--config", "run.yaml"], ["--lr", "1"], []):
         assert complete(words) == words
 
 

@@ -55,7 +55,7 @@ def with_agent_of_config(words: Sequence[str]) -> list[str]:
     Words that begin with an agent are returned unchanged.
     """
     file = _value(words, "--config")
-    if not file or not words[0].startswith("-"):
+    if file is None or not words[0].startswith("-"):
         return [*words]
     return [chosen_algorithm(None, file).name, *words]
 
