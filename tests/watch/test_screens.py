@@ -16,7 +16,13 @@ from xagents_ray.settings.config import Config
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.progress import Progress
 
-METRICS = {"policy_loss": -0.01234, "value_loss": 12.5, "entropy": 0.5678}
+METRICS = {
+    "loss": 6.1,
+    "policy_loss": -0.01234,
+    "value_loss": 12.5,
+    "entropy": 0.5678,
+    "learning_rate": 7e-4,
+}
 
 
 def display_of(width: int = 80, **settings: Any) -> Display:

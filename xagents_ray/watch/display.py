@@ -20,7 +20,7 @@ from xagents_ray.watch.progress import Progress
 
 _WIDE = 100
 """Width of a terminal, in characters, from which all values are in one row."""
-_WIDEST = 130
+_WIDEST = 140
 """Width from which metrics have room in that row."""
 _PAIR = 36
 """Width of a title and its value."""
@@ -217,9 +217,10 @@ class Display:
         return Group(table, *self._profiled(), *self._bars(progress))
 
     def _learned(self) -> dict[str, str]:
-        """Return a loss, and the entropy or a Q-value, of the newest learning phase."""
+        """Return a loss, the entropy or a Q-value, and the rate of the newest phase."""
         shown: dict[str, str] = {}
-        for names in (("policy_loss", "loss"), ("entropy", "q_value")):
+        groups = ("policy_loss", "loss"), ("entropy", "q_value"), ("learning_rate",)
+        for names in groups:
             known = [name for name in names if name in self.metrics]
             for name in known[:1]:
                 shown[name.replace("_", " ")] = f"{self.metrics[name]:.3g}"
