@@ -75,10 +75,10 @@ class PPO:
         clip *= phase.remaining if c.clip_decay else 1.0
         so_far = (
             no_means(
-                "loss",
                 "policy_loss",
                 "value_loss",
                 "entropy",
+                "loss",
                 "kl",
                 "approximate_kl",
                 "clip_fraction",
@@ -237,10 +237,10 @@ class PPO:
             loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
         metrics = {
-            "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
+            "loss": loss,
             **_change_of_policy(log_probs, old_log_probs, clip, valid),
         }
         divergence = metrics["approximate_kl"]
