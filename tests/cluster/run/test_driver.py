@@ -247,6 +247,7 @@ def test_a_second_signal_ends_at_once() -> None:
     process = start_local("--max-steps", "9999", *phase)
     time.sleep(5)
     process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "Stopping...\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=1) == 130
