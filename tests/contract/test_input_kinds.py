@@ -64,7 +64,7 @@ _CONTINUOUS = {
     "image": "{} needs observation vectors and this environment gives images",
     "image and vectors": "{} needs observation vectors and this environment gives im",
     "memory": "{} has no setting memory, which is one of",
-    "masks": "{} can't use action masks, which --no-action-masks ignores; use",
+    "masks": "{} can't use action masks, which action_masks=False ignores; use",
     "several masked actions": "{} can't take the discrete actions of this environment",
     "memory and masks": "{} has no setting memory, which is one of",
     "all but several actions": "{} has no setting memory, which is one of",

@@ -175,19 +175,19 @@ def test_null_is_no_value() -> None:
     text = "env: CartPole-v1\npreset: auto\nmax_steps: null\ntarget_reward: 9\n"
     text += "lr_decay: false\nclip_decay: false\n"
     assert Request.of(PPO, own(text)).config.training.max_steps is None
-    with pytest.raises(UserError, match=r"run\.yaml: --lr takes a number, got None"):
-        own("lr: null")
+    with pytest.raises(UserError, match=r"run\.yaml: --lam takes a number, got None"):
+        own("lam: null")
 
 
 def test_all_mistakes_of_a_file_are_said() -> None:
-    text = "lrr: 1\nlr: fast\ntrainig: {seed: 1}\nher: future\ncheckpoints: a.npz\n"
+    text = "lrr: 1\nlam: fast\ntrainig: {seed: 1}\nher: future\ncheckpoints: a.npz\n"
     with pytest.raises(UserError) as error:
         own(f"{text}config: b.yaml\n", gamma=1)
     lines = str(error.value).splitlines()
     assert all(line.startswith("--config run.yaml: ") for line in lines)
     assert [line.removeprefix("--config run.yaml: ") for line in lines] == [
         "There is no setting 'lrr'; did you mean lr?",
-        "--lr takes a number, got 'fast'.",
+        "--lam takes a number, got 'fast'.",
         "There is no section 'trainig'; did you mean training?",
         "ppo has no setting her, which is one of ddpg, dqn, sac, td3: leave it out.",
         "--checkpoints can't be part of a file: give it as a flag.",
