@@ -115,7 +115,9 @@ def test_one_update(agent: str, spec: EnvSpec, delay: int) -> None:
             expected, ["actor"], lambda arrays: actor_loss(arrays, case, spec)
         )
         expected = followed(expected)
-    assert learner.update(sampled(case), 0) == pytest.approx(numbers, rel=1e-4)
+    metrics = learner.update(sampled(case), 0)
+    assert metrics.pop("learning_rate") == pytest.approx(learner.setup.config.lr)
+    assert metrics == pytest.approx(numbers, rel=1e-4)
     assert_close(networks_of(learner), expected)
     if agent == "td3":
         assert learner.state.variables["count/updates"] == UPDATE + 1

@@ -186,7 +186,9 @@ def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
         "alpha": ALPHA,
         "updates": 1,
     }
-    assert learner.update(sampled(case), 0) == pytest.approx(numbers, rel=1e-4)
+    metrics = learner.update(sampled(case), 0)
+    assert metrics.pop("learning_rate") == pytest.approx(learner.setup.config.lr)
+    assert metrics == pytest.approx(numbers, rel=1e-4)
     assert_close(networks_of(learner), followed(expected))
     state = learner.state.variables
     assert state["count/updates"] == UPDATE + 1
