@@ -259,5 +259,5 @@ def test_a_real_run_takes_turns(tmp_path: Path) -> None:
     assert sorted(set(steps)) == steps and found[-1]["seconds"] > 0
 
     wrong = {**asked, "settings": {**asked["settings"], "lr": -1}, "between": (1, 2)}
-    with pytest.raises(ClickException, match=r"A run failed(.|\n)*--lr"):
+    with pytest.raises(ClickException, match=r"A run failed(.|\n)*lr must"):
         [*alternated.turns(ROOT, wrong)]

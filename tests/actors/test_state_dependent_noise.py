@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -218,10 +219,11 @@ def test_predict_keeps_the_noise_in_its_state() -> None:
     assert (actions[0] != found[0][0]).all()
 
 
-def test_discrete_actions_are_refused() -> None:
+def test_discrete_actions_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "ppo.npz", weights=np.zeros(3, np.float32))
     row, env = find_algorithm("ppo"), {"env": "CartPole-v1", "sde_frequency": 4}
     config = Config.of(row.config, {**env, "max_steps": 1})
-    given = {**env, "weights": ("ppo.npz",)}
+    given = {**env, "weights": (str(tmp_path / "ppo.npz"),)}
     for check in (lambda: prepare_run(row, config), lambda: load_policy(row, given)):
         with pytest.raises(UserError) as error:
             check()

@@ -215,7 +215,10 @@ def test_numbers_as_the_command_line_takes_them(number: str, tmp_path: Path) -> 
         ("settings: {1: 2}", "has no settings"),
         ("- settings", "has no settings"),
         ("settings: {learning_rate: 1.0e-3}", "There is no setting 'learning_rate'"),
-        ("settings: {lr: fast}", r"own\.yaml: --lr takes a number, got 'fast'"),
+        (
+            "settings: {lr: fast}",
+            r"own\.yaml: --lr takes a number, or a schedule such as .*, got 'fast'",
+        ),
         ("settings: {n_envs: many}", r"own\.yaml: --n-envs takes a whole number"),
         ("settings: {lr: 1}\nsettings: {n_envs: 0}", "it has 'settings' twice"),
     ],

@@ -262,7 +262,7 @@ with pytest.raises(xagents_ray.Broken, match="no room left"):  # not of train_st
 class Faulty(Pictures):
     def step(self, action):
         raise KeyError("of the environment")
-refused(lambda: marked(Faulty), "--env Faulty: KeyError: ")
+refused(lambda: marked(Faulty), 'env="Faulty": KeyError: ')
 """
 
 

@@ -19,6 +19,7 @@ from xagents_ray.core.python_calls import as_arguments, python_call
         ("--name 'a/b' can't", "name='a/b' can't"),
         ("--no-action-scaling is for", "action_scaling=False is for"),
         ("drop it or --local", "drop it or local"),
+        ("fix it; --traceback shows the traceback.", "fix it."),
         ("a--b and -o and ---", "a--b and -o and ---"),
     ],
 )

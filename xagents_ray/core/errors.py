@@ -122,7 +122,7 @@ def did_you_mean(
         texts: text to show for each known name; None for the names themselves.
     """
     words = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), list(words), n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), list(words), n=3, cutoff=0.65)
     matches = [words[each] for each in close]
     if texts is not None:
         matches = [texts[each] for each in matches]

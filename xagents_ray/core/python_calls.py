@@ -11,6 +11,7 @@ _VALUE = r"(?![-–])[^\s,;:]*[\dA-Z/~][^\s,;]*?(?=[.,;:]?(?:\s|$))"
 _FLAG = re.compile(
     rf"(?<![\w-])--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)((?: {_VALUE})*)"
 )
+_OF_COMMANDS = "; --traceback shows the traceback"  # Python shows it anyway
 _PLAIN = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?|['\"].*")  # numbers and quoted text
 
 
@@ -38,7 +39,7 @@ def as_arguments(text: str) -> str:
     >>> as_arguments("--lr must be > 0, got -1.0; name one, as in --env CartPole-v1.")
     'lr must be > 0, got -1.0; name one, as in env="CartPole-v1".'
     """
-    return _FLAG.sub(_argument, text)
+    return _FLAG.sub(_argument, text.replace(_OF_COMMANDS, ""))
 
 
 def _argument(flag: re.Match[str]) -> str:
