@@ -11,17 +11,17 @@ agent = xagents_ray.Agent(
     "ppo", env="CartPole-v1", n_steps=512, ppo_epochs=10, lr=1e-3, seed=1
 )
 env = gym.make("CartPole-v1")
-observation, _ = env.reset(seed=1)
+observation, info = env.reset(seed=1)
 episode_return, returns = 0.0, []
 for _ in range(30_000):
     action = agent.act(observation)
-    observation, reward, terminated, truncated, _ = env.step(action)
+    observation, reward, terminated, truncated, info = env.step(action)
     agent.observe(observation, reward, terminated, truncated)
     metrics = agent.learn()  # empty but after every 512th step
     episode_return += float(reward)
     if terminated or truncated:
         returns.append(episode_return)
-        episode_return, (observation, _) = 0.0, env.reset()
+        episode_return, (observation, info) = 0.0, env.reset()
     if metrics:
         print(f"{agent.env_steps} steps: {sum(returns[-10:]) / 10:.1f}")
 agent.policy.save("cartpole.npz")

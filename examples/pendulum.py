@@ -13,11 +13,11 @@ policy.save("pendulum.npz")
 
 env = policy.make_env()
 for seed in range(10):
-    observation, _ = env.reset(seed=seed)
+    observation, info = env.reset(seed=seed)
     episode_return, is_over = 0.0, False
     while not is_over:
         action, _ = policy.predict(observation)
-        observation, reward, terminated, truncated, _ = env.step(action)
+        observation, reward, terminated, truncated, info = env.step(action)
         episode_return += float(reward)
         is_over = terminated or truncated
     print(f"episode {seed}: {episode_return:.1f}")

@@ -95,10 +95,8 @@ def interpreter(version: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(
-    ("version", "file"),
-    [("3.10", "*.whl"), pytest.param("3.13", "*.tar.gz", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "file"), [("3.10", "*.whl"), ("3.13", "*.tar.gz")])
 def test_it_installs_into_an_empty_environment(
     version: str, file: str, dist: Path
 ) -> None:

@@ -52,6 +52,7 @@ def run(site: Path, code: str, folder: Path) -> "subprocess.CompletedProcess[str
     return python("-c", code, cwd=folder, env=environment, timeout=600)
 
 
+@pytest.mark.slow
 def test_an_installed_algorithm_has_all_commands(tmp_path: Path) -> None:
     """Local, on Ray, and in a sweep."""
     done = run(install(EXAMPLE, tmp_path), COMMANDS, tmp_path)

@@ -37,6 +37,16 @@ PAGES = {
     for name in EXAMPLES
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$|`(xagents-ray [^`\n…]*)`", re.M | re.S)
+LONG = {
+    "docs/guides/tuning.md",
+    "examples/breakout_acer.py",
+    "examples/cartpole_a3c.py",
+    "examples/own_loop.py",
+    "examples/pong_on_a_cluster.sh",
+    "examples/seeds.py",
+    "examples/tune.py",
+}
+"""Pages that take long; mypy checks how their programs call the package."""
 LIMIT = 180
 """Seconds of one page."""
 # XLA compiles for longer than these train; test_learning.py has it as it is.
@@ -162,8 +172,13 @@ def with_own_commands() -> Iterator[str]:
 
 
 def is_slow(page: str) -> bool:
-    """Return whether a page only shows another agent's preset."""
-    return page.startswith("docs/algorithms/") and not page.endswith("/ppo.md")
+    """Return whether other tests take the same paths through the code.
+
+    Pages of algorithms only show another agent's preset; tests/cluster runs sweeps,
+    several runs and Pong on a cluster.
+    """
+    is_preset = page.startswith("docs/algorithms/") and not page.endswith("/ppo.md")
+    return is_preset or page in LONG
 
 
 @pytest.mark.parametrize(

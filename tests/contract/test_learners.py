@@ -176,7 +176,7 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     [
         *slow_ones(
             cases(["vector"]),
-            "a3c-.*|ppo-.*|(a2c|ddpg)-continuous-.*|(dqn|impala|trpo)-discrete-.*",
+            "(a2c|a3c|acer|ddpg|impala|ppo|td3)-.*|(dqn|trpo)-discrete-.*",
         ),
         pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
         *slow_ones(NOISY, ".*"),

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import nbformat
+import pytest
 from checkout import ROOT
 from processes import python
 from shorter import shortened
@@ -42,6 +43,7 @@ def of_kind(cells: list[Any], kind: str) -> list[Any]:
     return [o for cell in cells for o in cell.outputs if kind in o.get("data", ())]
 
 
+@pytest.mark.slow
 def test_the_walkthrough_shows_runs_in_place(cluster: str) -> None:
     v4: Any = nbformat.v4
     notebook = nbformat.read(WALKTHROUGH, 4)

@@ -155,6 +155,7 @@ def test_pictures_and_a_preset_are_left(swept: tuple[Path, str]) -> None:
     assert str(sweep / "best.yaml") in out
 
 
+@pytest.mark.slow
 def test_the_best_is_better_than_the_defaults(swept: tuple[Path, str]) -> None:
     """As one copies it from the screen, on seeds that it wasn't chosen by."""
     _, out = swept
