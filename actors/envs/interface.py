@@ -20,6 +20,7 @@ from xagents_ray.core.errors import (
     Stopped,
     UserError,
     one_line,
+    shortage,
 )
 from xagents_ray.core.trajectory import Array
 from xagents_ray.core.user_code import (
@@ -180,7 +181,7 @@ def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
         raise
     except Exception as error:
         place = place_that_raised(error)
-        if not place:
+        if not place or shortage(error):  # the machine's, not a mistake in the code
             raise
         subject, remedy = name, "fix it there"
         if flag:

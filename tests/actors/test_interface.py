@@ -258,6 +258,19 @@ def test_the_traceback_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'self.licence = {}["licence"]' in error
 
 
+class Full(Sound):
+    def reset(self, **_: Any) -> Any:
+        raise MemoryError("Unable to allocate 3 GiB")
+
+
+def test_a_machine_without_memory_is_no_mistake(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["train", "ppo", "--local", "--max-steps", "1000"]
+    assert cli.run([*words, "--env", f"{__name__}:Full"]) == 1
+    assert "Out of memory (MemoryError: Unable to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_driver import FakeDriver, report
+from fake_driver import FakeDriver, learned_in, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
+from xagents_ray.policy.card import read_card
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.run_state import RunState
 from xagents_ray.settings.config import Config
@@ -88,8 +89,22 @@ def test_a_lucky_first_episode_is_not_the_best() -> None:
     run.end()
     assert run.saver.finish() is None
     assert run.best == (5, None)
-    assert Path("best.npz").read_text() == "5"
+    assert learned_in("best.npz") == 5
     assert run.steps == [7, 5]
+
+
+def test_models_say_what_they_are_of() -> None:
+    """As of the states that they are of, and not of the end of the run."""
+    run = Saved(checkpoints=("best.npz", "critic.npz"))
+    run.act(500, 400, 300)
+    run.act(1)
+    run.end()
+    card = read_card("best.npz")
+    assert card is not None and card.agent == "ppo"
+    assert card.settings["env"] == "CartPole-v1"
+    facts = {"env_steps": 3, "seed": 1, "mean_reward": 400.0, "best_reward": 400.0}
+    assert card.facts.items() >= facts.items()
+    assert read_card("critic.npz") is None
 
 
 def test_where_there_are_evaluations_they_decide() -> None:
@@ -102,7 +117,7 @@ def test_where_there_are_evaluations_they_decide() -> None:
     assert run.saver.finish() is None
     assert run.progress.best_reward == 500
     assert run.best == (8, 60.0)
-    assert Path("best.npz").read_text() == "8"
+    assert learned_in("best.npz") == 8
 
 
 def test_of_equal_evaluations_the_first_one_is_the_best() -> None:
@@ -189,7 +204,7 @@ def test_a_resumed_run_knows_its_best_evaluation() -> None:
         note = resumed.saver.finish()
         assert resumed.best == expected
         # Those of the earlier session too, which this one was to write.
-        assert Path("best.npz").read_text() == str(expected[0])
+        assert learned_in("best.npz") == expected[0]
         assert (note is None) == (mean == 70.0)
 
 
@@ -219,7 +234,7 @@ def test_without_a_best_the_final_weights_are_written(
     run.end()
     note = run.saver.finish()
     assert note is not None and words in note
-    assert Path("best.npz").read_text() == "2"
+    assert learned_in("best.npz") == 2
     assert run.warnings == []
 
 
@@ -234,7 +249,7 @@ def test_a_best_state_that_is_lost_is_not_replaced_by_a_newer_one() -> None:
     run.end()
     assert run.saver.finish() is None
     assert run.best == (3, None)
-    assert Path("best.npz").read_text() == "3"
+    assert learned_in("best.npz") == 3
     assert ["of 4 steps, were lost" in each for each in run.warnings] == [True]
 
 
@@ -246,7 +261,7 @@ def test_the_only_best_state_is_lost() -> None:
     run.end()
     note = run.saver.finish()
     assert note is not None and "lost" in note
-    assert Path("best.npz").read_text() == "4"
+    assert learned_in("best.npz") == 4
     assert best_checkpoint(run.directory.checkpoints) is None
 
 

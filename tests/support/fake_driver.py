@@ -12,6 +12,7 @@ from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, WeightsFile
 from xagents_ray.run.driver import Snapshot
 from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.weights import decode_npz, encode_npz, read_file
 
 Round = Sequence[float] | Callable[[], Sequence[float]]
 Metrics = dict[str, float]
@@ -21,6 +22,11 @@ def report(*returns: float) -> RolloutReport:
     """Return that of a rollout in which one episode ended per env step."""
     episodes = tuple(Episode(0, row, r, 1) for row, r in enumerate(returns))
     return RolloutReport(np.ones(len(returns), np.int64), episodes, 0.1)
+
+
+def learned_in(path: str) -> int:
+    """Return the phases that a learner had learned whose models are in a file."""
+    return int(decode_npz(read_file(path))["learned"])
 
 
 class FakeSupervision:
@@ -130,8 +136,8 @@ class FakeDriver:
         write_arrays(directory / "replay.npz", {"a": np.zeros(1)})
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
-        text = str(snapshot.learner["learned"].item())
-        return [WeightsFile(path, {"": text.encode()}) for path in paths]
+        content = encode_npz({"learned": snapshot.learner["learned"]})
+        return [WeightsFile(path, content) for path in paths]
 
     def evaluate(self, env_steps: int, longest: int) -> bool:
         if not self.scores:

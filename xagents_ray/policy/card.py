@@ -2,23 +2,16 @@
 
 import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError, printable, shown
-from xagents_ray.core.version import __version__
 from xagents_ray.run.tensorflow_child import read_any_weights
-from xagents_ray.run.user_networks import file_copies
 from xagents_ray.settings.options import Option, flag, options
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.storage.checkpoints import Checkpoint
 from xagents_ray.storage.weights import card_in
 from xagents_ray.storage.weights_card import Card
 
@@ -45,43 +38,6 @@ def agent_of(path: str) -> str | None:
     """Return the agent that a weights file names, or None."""
     card = read_card(path)
     return None if card is None else card.agent
-
-
-def policy_card(
-    run: RunSpec, facts: Mapping[str, Any], files: Mapping[str, bytes] | None
-) -> Card:
-    """Return the card of a policy.
-
-    Args:
-        run: the run specification of the policy.
-        facts: training's env steps, rewards and seed; see `training_facts`.
-        files: the network's files; None for those that the settings name.
-    Raises:
-        OSError: such a file can't be read.
-    """
-    config, network = run.config, run.algorithm.models[0].file
-    settings = {**vars(config.env), **vars(config.algorithm)}
-    known = {**facts, "version": __version__, "written": time.strftime("%Y-%m-%d")}
-    copies = file_copies(config.algorithm) if files is None else files
-    own = {name: each for name, each in copies.items() if Path(name).stem == network}
-    return Card(run.algorithm.name, settings, known, own)
-
-
-def training_facts(checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return the env steps, newest and best mean reward, and seed of a checkpoint."""
-    if checkpoint is None:
-        return {}
-    facts: dict[str, Any] = {}
-    # A checkpoint may be from someone else.
-    with suppress(AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        progress = checkpoint.facts["progress"]
-        facts["env_steps"] = int(progress["env_steps"])
-        facts["seed"] = int(checkpoint.facts["seed"])
-        if progress["rewards"]:
-            facts["mean_reward"] = float(np.mean(progress["rewards"]))
-        if progress["best_reward"] is not None:
-            facts["best_reward"] = float(progress["best_reward"])
-    return facts
 
 
 def described(card: Card, path: str) -> str:

@@ -17,14 +17,13 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.policy.card import (
     described,
-    policy_card,
     read_card,
     settings_of,
-    training_facts,
 )
 from xagents_ray.policy.chosen import load_chosen
 from xagents_ray.run import user_networks
 from xagents_ray.run.checkpoint_facts import longest_episode
+from xagents_ray.run.policy_card import policy_card, training_facts
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.run.tensorflow_child import read_any_weights, with_tensorflow
@@ -131,7 +130,7 @@ def _load_run(
     arrays |= _with_newest(arrays, checkpoint)
     run = replace(run, notes=(*run.notes, *chosen, *notes))
     run = replace(run, longest_episode=longest_episode(checkpoint))
-    facts = training_facts(checkpoint)
+    facts = training_facts(checkpoint.facts)
     return LoadedPolicy(run, Weights(1, arrays), path, facts)
 
 

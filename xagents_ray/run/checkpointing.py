@@ -10,6 +10,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.driver import Driver, Snapshot
+from xagents_ray.run.policy_card import policy_card, training_facts
 from xagents_ray.run.run_state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
@@ -20,7 +21,7 @@ from xagents_ray.storage.checkpoints import (
     step_of,
 )
 from xagents_ray.storage.run_directory import RunDirectory
-from xagents_ray.storage.weights import write_file
+from xagents_ray.storage.weights import with_card, write_file
 from xagents_ray.watch.callbacks import Callback, Callbacks
 from xagents_ray.watch.recorder import Recorder
 
@@ -46,7 +47,7 @@ class CheckpointPolicy:
         recorder: Recorder,
         callbacks: Callbacks,
     ) -> None:
-        self._config, self._driver = run.config.run, driver
+        self._run, self._config, self._driver = run, run.config.run, driver
         self._by_evaluation = self._config.eval_every is not None
         self._state, self._progress = state, state.progress
         self._flush, self._best_effort = recorder.flush, recorder.best_effort
@@ -136,7 +137,7 @@ class CheckpointPolicy:
             return None
         if why:
             said = f"--checkpoints has the final weights, as there is no best: {why}"
-            work = partial(self._write_models, self._driver.state(), paths)
+            work = partial(self._write_models, self._take_now(), paths)
         elif (path := best_checkpoint(self._directory)) is not None:
             said = "--checkpoints has the best weights, which an earlier session found"
             work = partial(self._write_models_of, path, paths)
@@ -159,13 +160,14 @@ class CheckpointPolicy:
         if not self._write(snapshot, facts, is_best=True):
             self._best = taken, facts  # retried, unless a better one comes
         if (paths := self._config.checkpoints) is not None:
-            self._best_effort("--checkpoints", self._write_models, snapshot, paths)
+            taken = snapshot, facts
+            self._best_effort("--checkpoints", self._write_models, taken, paths)
 
     def write_newest(self, with_replay: bool) -> None:
         """Take and write the newest state, and the replay with --checkpoint-replay."""
         self._tried = self._progress.env_steps
         with_replay = with_replay and self._config.checkpoint_replay
-        state, facts = self._driver.state(), self._state.facts()
+        state, facts = self._take_now()
         is_written = self._write(state, facts, with_replay=with_replay)
         if is_written or (with_replay and self._write(state, facts)):
             self._written = self._tried
@@ -204,13 +206,21 @@ class CheckpointPolicy:
     def _take(self) -> _Taken:
         return self._driver.snapshot(), self._state.facts()
 
-    def _write_models(self, snapshot: Snapshot, paths: Sequence[str]) -> None:
-        for file in self._driver.encode(snapshot, paths):
+    def _take_now(self) -> _Taken:
+        return self._driver.state(), self._state.facts()
+
+    def _write_models(self, taken: _Taken, paths: Sequence[str]) -> None:
+        snapshot, facts = taken
+        first, *others = self._driver.encode(snapshot, paths)
+        card = policy_card(self._run, training_facts(facts))
+        for file in (with_card(first, card), *others):
             write_file(file)
         self._has_written_models = True
 
-    def _write_models_of(self, checkpoint: Path, paths: Sequence[str]) -> None:
-        self._write_models(Snapshot(load_checkpoint(checkpoint).arrays, []), paths)
+    def _write_models_of(self, path: Path, paths: Sequence[str]) -> None:
+        checkpoint = load_checkpoint(path)
+        taken = Snapshot(checkpoint.arrays, []), checkpoint.facts
+        self._write_models(taken, paths)
 
     def _write(
         self,

@@ -160,6 +160,13 @@ def encode_npz(
     return {"": out.getvalue()}
 
 
+def with_card(file: WeightsFile, card: Card) -> WeightsFile:
+    """Return an `.npz` file with a card; other files have no room for one."""
+    if file_kind(file.path) != ".npz":
+        return file
+    return WeightsFile(file.path, encode_npz(arrays_in(file), card))
+
+
 def is_empty(file: WeightsFile) -> bool:
     """Return whether a file is that of no arrays, for a network without weights yet."""
     return file.files == encode_npz({})

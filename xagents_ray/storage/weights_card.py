@@ -23,7 +23,7 @@ class Card(NamedTuple):
 
     Attributes:
         agent: name of the algorithm.
-        settings: settings that aren't the defaults, by flat name.
+        settings: settings of the environment and the algorithm, by flat name.
         facts: env steps, rewards, seed, version and date, as far as they are known.
         files: contents of the network's files, by setting with `.cfg` or `.keras`.
     """
