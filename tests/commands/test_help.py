@@ -4,6 +4,7 @@ import re
 
 import click
 import pytest
+from screens import check_screen
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
@@ -82,6 +83,22 @@ def test_examples_name_an_environment_that_the_agent_takes(
     for agent, env in (("dqn", "CartPole-v1"), ("sac", "Pendulum-v1")):
         page = shown(capsys, "train", agent, "--help")
         assert f"  xagents-ray train {agent} --env {env} --max-steps 100k\n" in page
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("words", ["", "train", "train ppo", "runs", "plot"])
+def test_helps_as_they_are_stored(
+    words: str,
+    width: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """XAGENTS_RAY_SCREENS=write stores them anew; read the difference."""
+    monkeypatch.setitem(cli.CONTEXT, "terminal_width", width - 2)
+    page = shown(capsys, *words.split(), "--help")
+    check_screen("-".join(["help", *words.split(), str(width)]), page)
+    described = page.partition("\nExamples:\n")[0].splitlines()
+    assert max(map(len, described)) <= width
 
 
 @pytest.mark.parametrize("words", [["launch", "docker"], ["plot"], ["runs", "rm"]])

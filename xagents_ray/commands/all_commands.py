@@ -15,7 +15,7 @@ from xagents_ray.algorithms.table import (
     plugin_failures,
 )
 from xagents_ray.commands.assignments import Assignments, with_assignments
-from xagents_ray.commands.cli import CONTEXT, HELP
+from xagents_ray.commands.cli import CONTEXT, HELP, CommandGroup
 from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
 from xagents_ray.commands.later import later
 from xagents_ray.commands.launch import launch_group
@@ -85,7 +85,7 @@ Call = Callable[[Algorithm, dict[str, Any]], int | None]
 """Implementation of a command; returns the signal that ended it, or None."""
 
 
-class _Agents(click.Group):
+class _Agents(CommandGroup):
     """A command with one subcommand per agent.
 
     Args:
@@ -100,6 +100,8 @@ class _Agents(click.Group):
             None prints the options that all agents share.
     """
 
+    title = "Agents"
+
     def __init__(
         self,
         name: str,
@@ -111,7 +113,12 @@ class _Agents(click.Group):
         complete: Callable[[Sequence[str]], list[str]] = list,
         bare: Callable[[], bool] | None = None,
     ) -> None:
-        super().__init__(name, help=HELP[name], invoke_without_command=True)
+        super().__init__(
+            name,
+            help=HELP[name],
+            invoke_without_command=True,
+            subcommand_metavar="AGENT …",
+        )
         self.callback, self._shared, self._call = self._print, shared, call
         self._own, self._varies, self._refused = own, varies, refused
         self._complete, self._bare = complete, bare

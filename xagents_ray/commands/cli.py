@@ -100,6 +100,16 @@ def _complain(message: str) -> int:
 class CommandGroup(click.Group):
     """A group of commands that answers an unknown one with the nearest."""
 
+    title = "Commands"
+    """Title of the list of commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: Any) -> None:
+        """Write whole sentences, which click cuts where lines are short."""
+        commands = ((x, self.get_command(ctx, x)) for x in self.list_commands(ctx))
+        rows = [(name, each.help or "") for name, each in commands if each]
+        with formatter.section(self.title):
+            formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -21,10 +21,21 @@ _plot = later("xagents_ray.commands.plot:plot_history")
 @click.option(
     "--column", "plot", default="mean_reward", help="Column to draw. [mean_reward]"
 )
-@click.option("--by", "benchmark", type=click.Choice(["step", "time"]), default="step")
+@click.option(
+    "--by",
+    "benchmark",
+    type=click.Choice(["step", "time"]),
+    default="step",
+    help="Draw over env steps, or over time. [step]",
+)
 @click.option("--labels", "agents", multiple=True, help="One for each history.")
 @click.option("--title", "env", help="Title above the plot.")
-@click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
+@click.option(
+    "--smoothing",
+    type=click.IntRange(1),
+    default=1,
+    help="Episodes that are averaged. [1]",
+)
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
 @click.option(
     "--output", default="history.png", help="A .png, .svg or .pdf. [history.png]"

@@ -248,8 +248,7 @@ class Train_All(TypedDict, total=False):
     """If specified, preprocessing takes the maximum of the last two frames. Default:
     False."""
     max_steps: int | None
-    """Maximum number of environment steps, when reached, training is stopped (env
-    steps, ≥ 1)."""
+    """Number of environment steps after which training is stopped (env steps, ≥ 1)."""
     monitor_session: str | Path | None
     """Wandb session name."""
     n_envs: int
@@ -265,8 +264,7 @@ class Train_All(TypedDict, total=False):
     resume: str | Path | None
     """Directory of a run to resume from its newest valid checkpoint, or last."""
     target_reward: float | None
-    """Target mean reward over a full reward buffer when reached, training is
-    stopped."""
+    """Mean reward over a full reward buffer at which training is stopped."""
 
 class Train_A2C_A3C_ACER_IMPALA_PPO(TypedDict, total=False):
     buffer_initial_size: int | None

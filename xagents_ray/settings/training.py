@@ -125,15 +125,14 @@ class TrainingConfig(Checked):
 
     target_reward: float | None = option(
         None,
-        "Target mean reward over a full reward buffer when reached, "
-        "training is stopped",
+        "Mean reward over a full reward buffer at which training is stopped",
         free_with="--resume",
         instead="a trial trains for --trial-steps, so that all can be compared",
         common=True,
     )
     max_steps: int | None = count(
         None,
-        "Maximum number of environment steps, when reached, training is stopped",
+        "Number of environment steps after which training is stopped",
         unit="env steps",
         known_as=("total_timesteps", "max_timesteps", "total_steps", "timesteps"),
         free_with="--resume",
