@@ -12,8 +12,11 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run import placement, services
 from xagents_ray.cluster.run.claims import (
+    NoRoomError,
+    acting_cores,
     check_claims,
     label_selectors,
+    learners_node,
     run_claims,
     single_claim,
 )
@@ -118,6 +121,34 @@ def test_what_is_not_there_is_refused(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as error:
         check_claims(nodes, run_claims(nodes, config(**flags)))
     assert said in str(error.value)
+
+
+def test_a_tenth_of_a_core_is_enough() -> None:
+    assert len(run_claims(cluster(0.1), config())) > 1
+    assert len(run_claims(cluster(0.1), config(), 1 / 2)) > 1
+    with pytest.raises(NoRoomError, match="No core is free for an env actor"):
+        run_claims(cluster(0.0999), config())
+
+
+def test_an_env_actor_gets_a_core_at_most() -> None:
+    """Unless it is asked for; one that no node can have is refused afterwards."""
+    assert run_claims(cluster(8), config(n_actors=2))[1:] == [{"CPU": 1.0}] * 2
+    assert run_claims(cluster(2), config(actor_cpus=3))[1:] == [{"CPU": 3}]
+    assert acting_cores(cluster(8), {"CPU": 1.0}) == 8
+
+
+def test_parts_may_fill_nodes_to_the_end() -> None:
+    check_claims(cluster(1, 1), [{"CPU": 1.0}, {"CPU": 1.0}])
+    assert run_claims(cluster(8), config(learner_gpus=1e-4))[0]["GPU"] == 1e-4
+
+
+def test_learners_with_a_gpu_are_where_it_is() -> None:
+    nodes = cluster(2, 8, gpus=1)
+    assert learners_node(nodes, {"GPU": 1.0}).id == "0"
+    assert learners_node(nodes, {"CPU": 1.0}).id == "1"
+    nodes[0].free["GPU"] = 0.0
+    with pytest.raises(NoRoomError, match="needs 1 GPUs, and 0 of 1 are free on nodes"):
+        check_claims(nodes, [{"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0}])
 
 
 def test_a_dead_node_has_nothing() -> None:

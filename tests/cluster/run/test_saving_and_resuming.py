@@ -153,6 +153,31 @@ def test_states_are_saved_of_all_env_actors_or_of_none(ray: FakeRay) -> None:
     assert started.driver.state().actors == []
 
 
+@pytest.mark.parametrize(("seconds", "count"), [(59.0, 2), (61.0, 0)])
+def test_states_are_waited_for_a_minute_from_the_request(
+    seconds: float, count: int, ray: FakeRay
+) -> None:
+    """The learner's state takes two seconds of it."""
+    started = _Started(ray, _EnvActor(), _EnvActor(state_seconds=seconds))
+    started.learn()
+    assert len(started.driver.state().actors) == count
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_rollouts_are_as_old_as_the_lag(lag: int, ray: FakeRay) -> None:
+    """From the third round on, and none of them costs time in the replay."""
+    actor = _EnvActor()
+    driver = _Started(ray, actor, policy_lag=lag).driver
+    found = []
+    for step in range(5):
+        collected = driver.collect(step)
+        found.append(collected.lags)
+        assert collected.replay_seconds == 0.0 and collected.replay is None
+        driver.learn(1, step, {})
+    assert found[-1] == [lag] and driver.replay_nbytes == 0
+    assert found == [[min(lag, step)] for step in range(5)]
+
+
 def test_a_run_that_learning_ends_is_saved(ray: FakeRay) -> None:
     """As where the user's `compute_reward` raises in the replay."""
     started = _Started(ray, _EnvActor())
