@@ -61,6 +61,22 @@ def test_weights_and_snapshots_have_room(agent: str) -> None:
     assert _weighs(agent) == pytest.approx(5 + 7 * 4, abs=0.5)
 
 
+@pytest.mark.parametrize(("lag", "rounds", "phases"), [(0, 1, 1), (2, 3, 2)])
+def test_rounds_and_batches_have_room_three_times(
+    lag: int, rounds: int, phases: int
+) -> None:
+    """Of every round that may be in flight, and of two phases where one is ahead."""
+    one, two = (_run("ppo", n_steps=n, policy_lag=lag) for n in (128, 4_096))
+    more = store_bytes(two) - store_bytes(one)
+    assert more == 3 * rounds * (rollout_bytes(two) - rollout_bytes(one)) > 0
+    one, two = (
+        _run("dqn", buffer_batch_size=n, policy_lag=lag, buffer_initial_size=4_096)
+        for n in (32, 1_024)
+    )
+    more = store_bytes(two) - store_bytes(one)
+    assert more == 3 * phases * (two.sampled_bytes - one.sampled_bytes) > 0
+
+
 def test_every_version_that_acts_has_room() -> None:
     lag, free = {"policy_lag": 2}, {"policy_lag": 2, "asynchronous": True}
     assert _weighs("ppo", **lag) == pytest.approx(_weighs("ppo") + 2, abs=0.1)

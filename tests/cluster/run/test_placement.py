@@ -20,7 +20,7 @@ from xagents_ray.cluster.run.claims import (
     run_claims,
     single_claim,
 )
-from xagents_ray.cluster.run.nodes import ClusterNode, nodes_of
+from xagents_ray.cluster.run.nodes import ClusterNode, nodes_of, nodes_of_group
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.run.learner_access import load_tensorflow
@@ -159,6 +159,27 @@ def test_a_dead_node_has_nothing() -> None:
     private = SimpleNamespace(state=state)
     ray = SimpleNamespace(nodes=lambda: [alive, dead], _private=private)
     assert nodes_of(ray) == [ClusterNode("1", {"CPU": 2.0}, {"CPU": 0.5})]
+
+
+def test_claims_without_a_bundle_are_taken_from_the_first_bundles() -> None:
+    """Ray subtracts them from the whole placement group alone."""
+    specs = [{"CPU": 2.0}, {"CPU": 4.0}, {"CPU": 4.0, "GPU": 1.0}]
+    free = {"CPU_group_0_ab": 1.5, "CPU_group_1_ab": 4.0, "CPU_group_2_ab": 4.0}
+    whole = {"CPU_group_ab": 6.5, "GPU_group_2_ab": 1.0, "GPU_group_ab": 1.0}
+    group = SimpleNamespace(id=SimpleNamespace(hex=lambda: "ab"), bundle_specs=specs)
+    alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 16.0}}
+    state = SimpleNamespace(available_resources_per_node=lambda: {"1": {}})
+    table = {"bundles_to_node_id": {0: "1", 1: "1", 2: "1"}}
+    ray = SimpleNamespace(
+        nodes=lambda: [alive],
+        _private=SimpleNamespace(state=state),
+        util=SimpleNamespace(placement_group_table=lambda _: table),
+        available_resources=lambda: free | whole,
+    )
+    found = nodes_of_group(ray, group)
+    assert [node.free_cpus for node in found] == [0.0, 2.5, 4.0]
+    assert [node.free["GPU"] for node in found] == [0.0, 0.0, 1.0]
+    assert ClusterNode("1", {}, {}).free_cpus == 0.0
 
 
 def test_learners_are_where_tensorflow_is() -> None:
