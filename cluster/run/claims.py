@@ -111,6 +111,45 @@ def single_claim(nodes: Sequence[ClusterNode], config: Config, share: float) -> 
     return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
 
 
+def claim_with_memory(
+    nodes: Sequence[ClusterNode], learner: Bundle, nbytes: int
+) -> Bundle:
+    """Return a learner's claim that includes memory, as far as its node has it free.
+
+    Args:
+        nodes: the nodes of the cluster.
+        learner: the learner's claim.
+        nbytes: size of the memory that it needs.
+    """
+    free = learners_node(nodes, learner).free.get("memory", 0.0)
+    amount = min(nbytes, int(free))
+    return {**learner, "memory": amount} if amount > 0 else learner
+
+
+def memory_claims(nodes: Sequence[ClusterNode], needs: Sequence[int]) -> list[int]:
+    """Return the memory that each of several parts claims, in bytes.
+
+    Each gets what it needs from the node with the most free memory, or what is free
+    there if that is less; what runs on such a node today must not be refused.
+    """
+    free = [int(node.free.get("memory", 0.0)) for node in nodes]
+    claims = []
+    for need in needs:
+        most = max(range(len(free)), key=free.__getitem__)
+        claims.append(min(need, free[most]))
+        free[most] -= claims[-1]
+    return claims
+
+
+def unclaimed(part: str, needed: int, claimed: float) -> str:
+    """Return a note on a part that claims less memory than it needs, in bytes."""
+    remedy = "lower --buffer-max-size" if part == "replay" else "add nodes"
+    return (
+        f"The {part} needs about {needed / 2**30:.3g} GiB of memory, and Ray had "
+        f"{claimed / 2**30:.3g} GiB free for it: {remedy}, or end other jobs."
+    )
+
+
 def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> None:
     """Raise UserError if the claims exceed the cluster, or one exceeds every node.
 

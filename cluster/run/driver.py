@@ -142,11 +142,11 @@ class RayDriver:
         self._learner.state()  # so that a replacement learner has the new rate
         return lr
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, with_actors: bool) -> Snapshot:
         """Return references to copies of the learner's and the env actors' states."""
-        actors = []
+        actors, is_at_rest = [], self._pipeline.policy_lag == 0
         # Without the states of all env actors, a resumed run starts new episodes.
-        if self._pipeline.policy_lag == 0 and self._actors.are_idle:
+        if with_actors and is_at_rest and self._actors.are_idle:
             actors = [slot.actor.state.remote() for slot in self._actors.live]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
@@ -160,7 +160,7 @@ class RayDriver:
 
     def state(self) -> Snapshot:
         """Return the newest available state of the learner and the env actors."""
-        began, snapshot, learner = time.monotonic(), self.snapshot(), None
+        began, snapshot, learner = time.monotonic(), self.snapshot(True), None
         if not self._learner.is_missing:
             learner = self._fetch_learner(snapshot.learner)
         if learner is None:

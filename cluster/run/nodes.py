@@ -1,6 +1,6 @@
 """The nodes of a Ray cluster: what they have, what is free, and what they can run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from xagents_ray.core.errors import UserError
@@ -28,6 +28,11 @@ class ClusterNode(NamedTuple):
 def live_nodes(ray: Any) -> list[Any]:
     """Return the rows of `ray.nodes()` that are alive."""
     return [node for node in ray.nodes() if node["Alive"]]
+
+
+def has_memory(nodes: Sequence[ClusterNode]) -> bool:
+    """Return whether a node reports its memory to Ray, so that parts can claim it."""
+    return any(node.has.get("memory") for node in nodes)
 
 
 def nodes_of(ray: Any) -> list[ClusterNode]:
@@ -70,6 +75,19 @@ def nodes_of_group(ray: Any, group: Any) -> list[ClusterNode]:
             node.free[kind] = max(0.0, amount - max(0.0, claimed))
             claimed -= amount - node.free[kind]
     return nodes
+
+
+def lost_bundles(ray: Any, group: Any, bundles: Iterable[int]) -> set[int]:
+    """Return those of a placement group's bundles that are on no live node.
+
+    Args:
+        ray: the module `ray`.
+        group: the placement group.
+        bundles: indices of the bundles.
+    """
+    located = ray.util.placement_group_table(group)["bundles_to_node_id"]
+    alive = {node["NodeID"] for node in live_nodes(ray)}
+    return {each for each in bundles if located.get(each) not in alive}
 
 
 def free_by_node(ray: Any) -> dict[str, Bundle]:

@@ -11,9 +11,10 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
 from xagents_ray.cluster.run.acting_services import EnvActorService, EvaluatorService
-from xagents_ray.cluster.run.nodes import live_nodes
+from xagents_ray.cluster.run.nodes import live_nodes, lost_bundles
 from xagents_ray.cluster.run.reservation import reserve
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
+from xagents_ray.cluster.run.shard_claims import ShardClaims
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import export_parts
@@ -54,14 +55,16 @@ class RunParts:
         self._reserved = reserve(calls, run, has_claim)
         try:
             self._share_out()
+            self._memory = ShardClaims(calls, run)
         except BaseException:
             self._reserved.release()  # a Ray of the user may continue
             raise
+        self.notes = (*self._reserved.notes, *self._memory.notes)
 
     def _share_out(self) -> None:
         """Divide what is reserved among the run's actors."""
         learner, *actors = self._reserved.claims
-        cores, self.notes = self._reserved.cores, self._reserved.notes
+        cores = self._reserved.cores
         self.shares = EnvShares.of(self._run.config.env.n_envs, len(actors), cores)
         self._threads = max(1, int(cores) // len(actors))
         self._learner_gpus = learner.get("GPU", 0.0)
@@ -91,7 +94,9 @@ class RunParts:
 
     def shard(self, number: int) -> Any:
         service = remote_class(self._ray, ReplayService, answers_always=True)
-        make = service.options(**self._anywhere)
+        claimed = self._memory.options(number)
+        options = self._anywhere if claimed is None else {**claimed, **self._blind}
+        make = service.options(**options)
         made = make.remote(self._run, number, self._definitions)
         return self._keep("shard", number, made)
 
@@ -109,11 +114,9 @@ class RunParts:
         """Return the env actors whose claims are not on a live node."""
         if self._reserved.group is None:
             return ()
-        table = self._ray.util.placement_group_table(self._reserved.group)
-        located = table["bundles_to_node_id"]
-        alive = {node["NodeID"] for node in live_nodes(self._ray)}
-        bundles = enumerate(self._reserved.bundles[1:])
-        return [number for number, each in bundles if located.get(each) not in alive]
+        bundles = self._reserved.bundles[1:]
+        lost = lost_bundles(self._ray, self._reserved.group, bundles)
+        return [number for number, each in enumerate(bundles) if each in lost]
 
     def _env_actor(self, number: int, options: dict[str, Any]) -> Any:
         share, first = self.shares.envs[number], self.shares.bounds[number]
@@ -147,6 +150,7 @@ class RunParts:
         self._closing.finish()
         for actor in self._made.values():
             self._ray.kill(actor)
+        self._memory.release()
         self._reserved.release()
 
     def _keep(self, part: str, number: int, actor: Any) -> Any:

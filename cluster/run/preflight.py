@@ -1,8 +1,9 @@
-"""Object store requirements of a run, and the resources of a cluster."""
+"""Memory requirements of a run, and the resources of a cluster."""
 
 import os
 import platform
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -11,6 +12,8 @@ from xagents_ray.cluster.ray.own_ray import object_store_size
 from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
+from xagents_ray.run.prepare import replay_entry_bytes
+from xagents_ray.run.replay_buffer import shard_bounds
 
 _STATE_COPIES = 4
 """Each weight, its copy in the target network, and Adam's two moments."""
@@ -19,6 +22,12 @@ _SNAPSHOTS = 7
 successor, the best, the one being written, and arguments of `restore` and `encode`."""
 _VERSIONS = 5
 """Weights in the store without lag: acting, learned, published, two evaluations'."""
+
+_LEARNER_BYTES = 320 * 2**20
+"""Private memory of a learner's process that learns CartPole on a CPU, rounded down;
+347 MiB were measured with DQN, 836 with PPO. Libraries that it maps are left out."""
+_SHARD_BYTES = 64 * 2**20
+"""The same of a replay shard's process with an empty ring; 70 MiB were measured."""
 
 
 @dataclass(frozen=True)
@@ -109,3 +118,28 @@ def store_bytes(run: RunSpec) -> int:
         if run.config.run.checkpoint_replay:
             bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES
     return bytes_
+
+
+def learner_bytes(run: RunSpec) -> int:
+    """Return an estimate of the memory that a run's learner needs, in bytes.
+
+    It is what its process has for any run, the networks with their optimizers' slots
+    and gradients, and the data of the phases in progress. It is rather too small: what
+    layers compute in between is left out.
+    """
+    ahead = run.config.pipeline.ahead > 0
+    _, state = weights_bytes(run)
+    gradients = state // _STATE_COPIES
+    data = run.sampled_bytes + (rollout_bytes(run) if run.learns_online else 0)
+    return _LEARNER_BYTES + state + gradients + data * (1 + ahead)
+
+
+def shard_bytes(run: RunSpec) -> list[int]:
+    """Return the memory that each replay shard needs, in bytes; [] without a replay."""
+    config, n_envs = run.config.algorithm.replay, run.config.env.n_envs
+    if config is None:
+        return []
+    each = replay_entry_bytes(run)
+    capacities = shard_bounds(config.buffer_max_size, n_envs)
+    firsts = [capacities[env] for env in shard_bounds(n_envs, config.replay_shards)]
+    return [_SHARD_BYTES + int(each * (b - a)) for a, b in pairwise(firsts)]

@@ -11,20 +11,25 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.claims import (
+    Labels,
     NoRoomError,
     acting_cores,
     check_claims,
+    claim_with_memory,
     label_selectors,
     learners_node,
     run_claims,
+    unclaimed,
 )
 from xagents_ray.cluster.run.holders import assigned_resources, describe_holders
 from xagents_ray.cluster.run.nodes import (
     Bundle,
     ClusterNode,
+    has_memory,
     nodes_of,
     nodes_of_group,
 )
+from xagents_ray.cluster.run.preflight import learner_bytes
 from xagents_ray.core.errors import Stopped, UserError
 
 Nodes = Sequence[ClusterNode]
@@ -183,22 +188,19 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
         bundles = run_claims(nodes, run.config, spared=run.spared_cores)
         check_claims(nodes, bundles)
         notes = _notes(ray, nodes, run, bundles[0])  # before it is a holder itself
-        group = ray.util.placement_group(
-            bundles,
-            strategy="SPREAD",
-            name=_name(run),
-            bundle_label_selector=label_selectors(nodes, len(bundles)),
-        )
-        try:
-            is_ready = _wait(calls, group, seconds)
-        except BaseException:
-            ray.util.remove_placement_group(group)
-            raise
-        if is_ready:
+        needed = learner_bytes(run) if has_memory(nodes) else 0
+        learner = claim_with_memory(nodes, bundles[0], needed)
+        if (claimed := learner.get("memory", 0)) < needed:
+            notes = (*notes, unclaimed("learner", needed, claimed))
+        if seconds == _FIRST_TRY_SECONDS:
+            # Only once: no run may wait for memory that it could do without.
+            bundles[0] = learner
+        labels = label_selectors(nodes, len(bundles))
+        group = claimed_group(calls, bundles, group_name(run), seconds, labels)
+        if group is not None:
             cores = acting_cores(nodes, bundles[0], spared=run.spared_cores)
             parts = range(len(bundles))
             return Reservation(ray, bundles, cores, group, parts, True, notes)
-        ray.util.remove_placement_group(group)
         if time.monotonic() - began >= _READY_SECONDS:
             raise UserError(
                 f"The cluster has no room on its nodes for all parts of the run after "
@@ -206,6 +208,38 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
                 "--n-actors or --learner-gpus."
             )
         seconds *= 2
+
+
+def claimed_group(
+    calls: RayCalls,
+    bundles: Sequence[Bundle],
+    name: str,
+    seconds: float,
+    labels: Labels = None,
+) -> Any:
+    """Return a new placement group; None if Ray finds no room within some seconds.
+
+    Args:
+        calls: Ray calls that wait for it.
+        bundles: resources of each bundle.
+        name: name that tells others who holds the resources.
+        seconds: time limit.
+        labels: node labels that each bundle requires.
+    Raises:
+        Stopped: a shutdown was requested.
+    """
+    util = calls.ray.util
+    group = util.placement_group(
+        bundles, strategy="SPREAD", name=name, bundle_label_selector=labels
+    )
+    try:
+        if _wait(calls, group, seconds):
+            return group
+    except BaseException:
+        util.remove_placement_group(group)
+        raise
+    util.remove_placement_group(group)
+    return None
 
 
 def _wait(calls: RayCalls, group: Any, seconds: float) -> bool:
@@ -223,7 +257,7 @@ def _cores(number: float) -> str:
     return f"{number:.3g} core{'' if number == 1 else 's'}"
 
 
-def _name(run: RunSpec) -> str:
+def group_name(run: RunSpec) -> str:
     """Return a name that tells others who holds the resources."""
     process = f"process {os.getpid()} on {socket.gethostname()}"
     made = f"{run.algorithm.name} on {run.config.env.env}"

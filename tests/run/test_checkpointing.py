@@ -67,6 +67,12 @@ class Saved:
         self.saver.begin_evaluation()
         self.saver.end_evaluation(Evaluated(self.progress.env_steps, mean))
 
+    def actors(self, step: int) -> list[list[int]]:
+        """Return what a checkpoint holds of each env actor: the phases so far."""
+        paths = all_checkpoints(self.directory.checkpoints)
+        path = next(path for path in paths if step_of(path) == step)
+        return [state["noise"] for state in load_checkpoint(path).facts["actors"]]
+
     @property
     def steps(self) -> list[int]:
         return [step_of(p) for p in all_checkpoints(self.directory.checkpoints)]
@@ -148,6 +154,61 @@ def test_a_new_best_is_written_ten_seconds_after_the_last_one(
     assert run.steps == [5]
 
 
+def test_a_best_that_waited_is_followed_by_a_checkpoint_that_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Env actors are asked for their states only where these are written."""
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
+    run = Saved()
+    run.act(1, 1, 1)
+    assert run.driver.asked == 0
+    now[0] += 11
+    run.act(0)
+    assert (run.steps, run.best) == ([4, 3], (3, None))
+    assert (run.actors(4), run.actors(3)) == ([[4]], [])
+    now[0] += 11
+    run.act(9)  # a new best that is written at once
+    assert (run.steps, run.best) == ([5, 4, 3], (5, None))
+    assert run.actors(5) == [[5]]
+    now[0] += 11
+    run.act(0)
+    assert run.steps[0] == 5  # no best waits
+    assert run.driver.asked == 2
+
+
+def test_without_states_to_save_a_best_is_written_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With rollouts ahead, no checkpoint has the states of env actors."""
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
+    run = Saved(policy_lag=1)
+    run.act(1, 1, 1)
+    now[0] += 11
+    run.act(0)
+    assert run.steps == [3]
+
+
+def test_a_best_of_the_last_step_leaves_a_checkpoint_that_continues() -> None:
+    run = Saved()
+    run.act(1, 1, 1)
+    run.end()
+    assert (run.steps, run.best) == ([3], (3, None))
+    assert run.actors(3) == [[3]]
+    run = Saved(eval_every=1, start=3)
+    run.act(1)
+    run.saver.begin_evaluation()
+    run.end()
+    assert run.actors(4) == [[4]]
+    run.saver.end_evaluation(Evaluated(4, 10.0))
+    run.saver.finish()
+    assert run.best == (4, 10.0)
+    assert run.actors(4) == [[4]]
+
+
 def test_an_evaluation_that_ends_late_leaves_the_newer_checkpoints() -> None:
     """On Ray training continues meanwhile, and checkpoints are written."""
     run = Saved(eval_every=1, checkpoint_every=3, checkpoint_replay=True)
@@ -181,7 +242,7 @@ def test_a_state_that_is_not_the_best_is_not_kept(
     run = Saved(eval_every=1)
     run.progress.best_evaluation = 2.0
     run.act(1)
-    taken = [run.driver.snapshot()]
+    taken = [run.driver.snapshot(with_actors=False)]
     array = weakref.ref(taken[0].learner["learned"])
     run.driver.snapshot = taken.pop  # type: ignore[method-assign]
     run.saver.begin_evaluation()

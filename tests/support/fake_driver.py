@@ -65,6 +65,7 @@ class FakeDriver:
     Attributes:
         fill: of the replay, or None.
         learned: phases of the learner.
+        asked: how often the env actors' states were copied.
         events: methods that were called and what they asked for.
         metrics: returns what a phase measures.
         lost: snapshots with so many phases can't be fetched any more.
@@ -83,7 +84,7 @@ class FakeDriver:
         self.notes: list[str] = []
         self.supervision: FakeSupervision | None = None
         self.fill: Fill | None = None
-        self.learned = 0
+        self.learned = self.asked = 0
         self.events: list[tuple[Any, ...]] = []
         self.metrics: Callable[[], Metrics] = lambda: {"loss": 0.5}
         self.lost: set[int] = set()
@@ -120,17 +121,19 @@ class FakeDriver:
         self.events.append(("scale_lr", factor))
         return factor
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, with_actors: bool) -> Snapshot:
         """Copy the state after the phases in progress, as a queue of calls does."""
         learned = self.learned + len(self._phases)
-        return Snapshot({"learned": np.array(learned)}, [])
+        actors = [{"noise": [learned], "unfinished": 0}] if with_actors else []
+        self.asked += with_actors
+        return Snapshot({"learned": np.array(learned)}, actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
         is_lost = int(snapshot.learner["learned"]) in self.lost
         return None if is_lost else snapshot
 
     def state(self) -> Snapshot:
-        return self.snapshot()
+        return self.snapshot(with_actors=True)
 
     def save_replay(self, directory: Path) -> None:
         write_arrays(directory / "replay.npz", {"a": np.zeros(1)})

@@ -3,11 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.policy_card import policy_card, training_facts
@@ -48,6 +50,7 @@ class CheckpointPolicy:
         callbacks: Callbacks,
     ) -> None:
         self._run, self._config, self._driver = run, run.config.run, driver
+        self._runs_ahead = run.config.pipeline.policy_lag > 0
         self._by_evaluation = self._config.eval_every is not None
         self._state, self._progress = state, state.progress
         self._flush, self._best_effort = recorder.flush, recorder.best_effort
@@ -64,6 +67,7 @@ class CheckpointPolicy:
         self._evaluated: dict[int, _Taken] = {}
         self._has_written_models = False
         self._written = self._tried = step
+        self._complete = set[int]()  # steps of checkpoints with env actors' states
 
     @property
     def is_due(self) -> bool:
@@ -104,17 +108,24 @@ class CheckpointPolicy:
     def between_phases(self) -> None:
         """Take and write what is due; the run can be resumed exactly from here."""
         is_checkpoint_due = self._is_checkpoint_due
+        is_due = is_checkpoint_due or time.monotonic() - self._best_at > _BEST_SECONDS
         if self._is_new_best:
-            self._best = self._take()
+            # One that is written now is the newest checkpoint, too.
+            self._best = self._take(with_actors=is_due)
         self._best_reward = self._progress.best_reward
-        if is_checkpoint_due or time.monotonic() - self._best_at > _BEST_SECONDS:
+        lacks_actors = self._best is not None and not self._best[0].actors
+        if is_due:
             self.write_best()
         if is_checkpoint_due:
             self.write_newest(with_replay=True)
+        elif is_due and lacks_actors and not self._runs_ahead:
+            # So that the newest checkpoint continues exactly, also after SIGKILL.
+            # Without rollouts ahead, no phase is in progress.
+            self._write(*self._take_now())
 
     def begin_evaluation(self) -> None:
         """Take the state whose weights are being evaluated."""
-        self._evaluated[self._progress.env_steps] = self._take()
+        self._evaluated[self._progress.env_steps] = self._take(with_actors=False)
 
     def end_evaluation(self, evaluation: Evaluated | FailedEvaluation) -> None:
         """Make the evaluated state the best if its mean return is; else drop it."""
@@ -203,8 +214,17 @@ class CheckpointPolicy:
         changed = self._progress.best_reward != self._best_reward
         return changed and not self._by_evaluation
 
-    def _take(self) -> _Taken:
-        return self._driver.snapshot(), self._state.facts()
+    def _take(self, with_actors: bool) -> _Taken:
+        return self._driver.snapshot(with_actors), self._state.facts()
+
+    def _actors_of(self, step: int) -> list[Any]:
+        """Return the env actors' states in the checkpoint of a step; [] without."""
+        if step in self._complete:
+            with suppress(UserError):  # it was removed since
+                found = load_checkpoint(self._checkpoints.path(step))
+                actors: list[Any] = found.facts["actors"]
+                return actors
+        return []
 
     def _take_now(self) -> _Taken:
         return self._driver.state(), self._state.facts()
@@ -233,17 +253,20 @@ class CheckpointPolicy:
         self._flush()
         is_ranked = is_best and self._by_evaluation
         step = facts["progress"]["env_steps"]
+        actors = snapshot.actors or self._actors_of(step)
         is_written = self._best_effort(
             "A checkpoint with its replay" if with_replay else "A checkpoint",
             self._checkpoints.write,
             step,
             snapshot.learner,
-            {**facts, "actors": snapshot.actors},
+            {**facts, "actors": actors},
             is_best=is_best,
             evaluation=self._progress.best_evaluation if is_ranked else None,
             write_replay=self._driver.save_replay if with_replay else None,
             replay_nbytes=self._driver.replay_nbytes if with_replay else 0,
         )
         if is_written:
+            if actors:
+                self._complete.add(step)
             self._callbacks(Callback.on_checkpoint, self._checkpoints.path(step))
         return is_written

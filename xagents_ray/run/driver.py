@@ -27,7 +27,7 @@ class Snapshot(NamedTuple):
     """The state of a run's learner and env actors, or references to it."""
 
     learner: Any  # arrays by name
-    actors: Any  # states of the env actors; empty if rollouts run ahead
+    actors: Any  # states of the env actors; empty without them
 
 
 class Driver(WatchedDriver, Protocol):
@@ -70,9 +70,11 @@ class Driver(WatchedDriver, Protocol):
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""
 
-    def snapshot(self) -> Snapshot:
-        """Copy the state of the learner and the env actors, to be fetched later.
+    def snapshot(self, with_actors: bool) -> Snapshot:
+        """Copy the state of the learner, to be fetched later.
 
+        Args:
+            with_actors: whether to copy the env actors' states, too.
         Raises:
             Stopped: the learner is busy, and the run is ending.
         """

@@ -211,12 +211,14 @@ class LocalDriver:
         self._learning(lambda: self._learner.state.assign(arrays))
         self._weights = self._learner.policy_weights(self._weights.version + 1)
 
-    def snapshot(self) -> Snapshot:
-        """Copy the state of the learner and the env actor."""
+    def snapshot(self, with_actors: bool) -> Snapshot:
+        """Copy the state of the learner, and of the env actor on request."""
         learner = self._learning(lambda: self._learner.state.arrays())
-        return Snapshot(learner, [] if self._lag else [self._actor.state()])
+        has_actors = with_actors and not self._lag
+        return Snapshot(learner, [self._actor.state()] if has_actors else [])
 
-    state = snapshot  # nothing newer is elsewhere
+    def state(self) -> Snapshot:
+        return self.snapshot(with_actors=True)  # nothing newer is elsewhere
 
     def fetch(self, snapshot: Snapshot) -> Snapshot:
         return snapshot  # contains no references

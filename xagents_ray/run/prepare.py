@@ -288,11 +288,16 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
     kind, config = run.replay_kind, run.config.algorithm.replay
     if kind is None or config is None:
         return 0
-    n_envs, units = (
-        run.config.env.n_envs,
-        (run.stored_noise_units, run.stored_state_units),
-    )
-    return empty_replay(kind, run.spec, config, capacity, n_envs, 0, *units).nbytes
+    n_envs, noise = run.config.env.n_envs, run.stored_noise_units
+    state = run.stored_state_units
+    made = empty_replay(kind, run.spec, config, capacity, n_envs, 0, noise, state)
+    return made.nbytes
+
+
+def replay_entry_bytes(run: RunSpec) -> float:
+    """Return the bytes per transition or trajectory in a run's replay buffer."""
+    few = 30 * run.config.env.n_envs * run.config.algorithm.batch_steps
+    return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
 def new_directory(run: RunSpec) -> RunDirectory:

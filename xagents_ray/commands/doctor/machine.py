@@ -30,8 +30,7 @@ from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
 from xagents_ray.run.child import Child, Outcome
-from xagents_ray.run.prepare import replay_bytes
-from xagents_ray.settings.algorithm import ReplayGroup
+from xagents_ray.run.prepare import replay_entry_bytes
 from xagents_ray.settings.config import Config
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def transition_bytes(run: RunSpec, acted: ActedWithPolicy | None) -> Check | Non
     """Return the size of a transition, each frame counted once; None if unknown."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
-        held, (one, _) = _held_bytes(run, config.replay), config.replay.entries
+        held, (one, _) = replay_entry_bytes(run), config.replay.entries
         parts.append(f"{held:,.0f} bytes per {one} in the replay")
     if acted is not None:
         steps = config.batch_steps * run.config.env.n_envs
@@ -72,7 +71,7 @@ def check_memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
     config = run.config.algorithm.replay
     found, needed, remedy = f"no replay buffer; {has}", 0.0, "End other programs"
     if config is not None:
-        each = _held_bytes(run, config)
+        each = replay_entry_bytes(run)
         needed = each * config.buffer_max_size
         most = max(1, int((free - _SPARE_BYTES) / each))
         zeros = 10 ** max(0, len(str(most)) - 2)
@@ -87,12 +86,6 @@ def check_memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
             "memory", found, f"{remedy}: TensorFlow and Ray need 1 GiB too."
         )
     return Check("memory", found)
-
-
-def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
-    """Return the bytes per transition or trajectory in the replay buffer."""
-    few = 30 * run.config.env.n_envs * config.batch_steps
-    return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
 def check_disk(config: Config, run: RunSpec | None) -> Check:
@@ -115,7 +108,7 @@ def check_disk(config: Config, run: RunSpec | None) -> Check:
     found = f"{found}; checkpoints take {format_bytes(needed)}"
     replay = config.algorithm.replay
     if config.run.checkpoint_replay and replay is not None:
-        held = 2 * _held_bytes(run, replay) * replay.buffer_max_size
+        held = 2 * replay_entry_bytes(run) * replay.buffer_max_size
         needed += int(held)
         found = f"{found}, with the replay {format_bytes(held)} more"
     if needed > free:
