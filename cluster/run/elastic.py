@@ -18,9 +18,6 @@ go quickly must not keep a run from learning."""
 _GRANT_SECONDS = 30.0
 """Time in which Ray grants a claim on free cores, unless others were faster."""
 
-Request = Callable[[list[Bundle]], None]
-"""Tells Ray's autoscaler which bundles the cluster should have room for."""
-
 
 class ActorClaim(NamedTuple):
     """The claim of one env actor: a bundle of a placement group."""
@@ -45,6 +42,8 @@ class ElasticClaims:
         cpus: number of cores that each further claim holds.
         learner: claim of the learner.
         request: function that tells the autoscaler what the run could use.
+        name: function that returns a new name for a placement group; Ray accepts each
+            name once.
     Attributes:
         claims: claims of the present env actors, by their numbers.
     """
@@ -57,10 +56,12 @@ class ElasticClaims:
         n_envs: int,
         cpus: float,
         learner: Bundle,
-        request: Request,
+        request: Callable[[list[Bundle]], None],
+        name: Callable[[], str],
     ) -> None:
         self._ray, self._log, self.claims = ray, log, [*claims]
-        self._n_envs, self._cpus, self._request = n_envs, cpus, request
+        self._n_envs, self._cpus = n_envs, cpus
+        self._request, self._name = request, name
         self._all = [*claims]  # also those whose nodes are lost
         self._groups: list[Any] = []  # placement groups of further claims
         self._pending: Any = None  # placement group that Ray hasn't granted yet
@@ -109,7 +110,7 @@ class ElasticClaims:
             self._pending = self._ray.util.placement_group(
                 [{"CPU": self._cpus}] * count,
                 strategy="SPREAD",
-                name="xagents-ray env actors that joined",
+                name=self._name(),
             )
             self._asked_at = now
 

@@ -18,7 +18,7 @@ from xagents_ray.cluster.run.elastic import (
     request_cores,
 )
 from xagents_ray.cluster.run.nodes import live_nodes
-from xagents_ray.cluster.run.reservation import reserve, strategy_within
+from xagents_ray.cluster.run.reservation import group_name, reserve, strategy_within
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import UserError
@@ -109,6 +109,7 @@ class RunParts:
             config.placement.actor_cpus or 1.0,
             learner,
             request_cores,
+            lambda: group_name(self._run),
         )
         self.notes = (
             *self.notes,

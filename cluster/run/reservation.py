@@ -201,7 +201,7 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
         group = ray.util.placement_group(
             bundles,
             strategy="SPREAD",
-            name=_name(run),
+            name=group_name(run),
             bundle_label_selector=label_selectors(nodes, len(bundles)),
         )
         try:
@@ -238,8 +238,8 @@ def _cores(number: float) -> str:
     return f"{number:.3g} core{'' if number == 1 else 's'}"
 
 
-def _name(run: RunSpec) -> str:
-    """Return a name that tells others who holds the resources."""
+def group_name(run: RunSpec) -> str:
+    """Return a new name of a placement group, which tells others who holds it."""
     process = f"process {os.getpid()} on {socket.gethostname()}"
     made = f"{run.algorithm.name} on {run.config.env.env}"
     return f"xagents-ray {made} ({process}, claim {next(_groups_made)})"

@@ -23,6 +23,12 @@ class _Cluster(FakeCluster):
     def __init__(self, *has: dict[str, float]) -> None:
         super().__init__(*has)
         self.lost: set[str] = set()
+        self.util.placement_group = self._group
+
+    def _group(self, bundles: Any, name: str, **_: Any) -> Group:
+        """Return a new group; Ray refuses a name that is in use."""
+        assert name not in [each.name for each in self.groups]
+        return Group(self, bundles, name)
 
     def add(self, name: str, cpus: float = 2.0) -> None:
         self._has[name] = {"CPU": cpus}
@@ -107,10 +113,11 @@ def test_env_actors_join_with_nodes_and_leave_with_them(cluster: _Cluster) -> No
     assert run.after(60) == 1
     assert run.shares == "4 × 1, 2 × 2"
     assert run.calls.log.take_warnings() == [
-        "4 env actors joined: 6 env actors, 1 or 2 environments each, all of which begin "
-        "new episodes; the run isn't reproducible"
+        "4 env actors joined: 6 env actors, 1 or 2 environments each, all of which "
+        "begin new episodes; the run isn't reproducible"
     ]
     assert {run.parts._claims[n].group for n in range(6)} == {*cluster.groups}
+    assert len(cluster.groups) == 2
     cluster.lose("1")
     assert len(run.parts.lost_claims()) == 2
     assert run.after(60) == 1
@@ -223,3 +230,11 @@ def test_mistakes_are_refused_in_one_sentence(
     given = {"env": "CartPole-v1", "max_steps": 10, "n_actors": "auto", **settings}
     with pytest.raises(UserError, match=message):
         Config.of(ALGORITHMS["ppo"].config, given)
+
+
+def test_nodes_join_one_after_the_other(cluster: _Cluster) -> None:
+    run = _Parts(cluster)
+    for number in ("1", "2"):
+        cluster.add(number)
+        assert run.after(60) == 1
+    assert run.shares == "4 × 1, 2 × 2"
