@@ -84,7 +84,6 @@ class ElasticClaims:
         self._claim_more(now)
         lost = lost_claims(self._ray, self._all)
         live = [claim for n, claim in enumerate(self._all) if n not in lost]
-        live = live[: self._n_envs]
         if not live or live == self.claims or now - self._changed_at < _REST_SECONDS:
             return False
         self._announce(live)

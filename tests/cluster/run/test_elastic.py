@@ -70,7 +70,7 @@ class _Parts:
             spared_cores=0,
             serves=lambda on_gpu, shares_process: False,
         )
-        self.calls = RayCalls(ray, Signals())  # type: ignore[arg-type]
+        self.calls = RayCalls(ray, Signals())
         self.parts = RunParts(self.calls, run, ())
 
     def after(self, seconds: float) -> int:
