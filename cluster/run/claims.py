@@ -53,13 +53,16 @@ def run_claims(
     free = {node.id: share * node.free_cpus for node in nodes}
     if learner.get("CPU"):
         free[learners_node(nodes, learner).id] -= learner["CPU"]
-    n_actors = flags.n_actors
+    n_actors = flags.actor_count
     if n_actors is None:
         most = None
         if flags.actor_cpus is not None:
             most = max(1, _count_fitting([*free.values()], flags.actor_cpus))
         cores = acting_cores(nodes, learner, share, spared)
-        n_actors = best_actor_count(config.env.n_envs, cores, most)
+        if flags.follows_nodes:
+            n_actors = max(1, min(config.env.n_envs, int(cores), most or int(cores)))
+        else:
+            n_actors = best_actor_count(config.env.n_envs, cores, most)
     cpus = flags.actor_cpus or _even_share([*free.values()], n_actors)
     return [learner, *[{"CPU": cpus}] * n_actors]
 

@@ -11,7 +11,6 @@ from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import LateError, RayCalls
-from xagents_ray.cluster.run.actor_pool import ActorPool
 from xagents_ray.cluster.run.actor_slot import FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
@@ -19,6 +18,7 @@ from xagents_ray.cluster.run.placement import RunParts
 from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
+from xagents_ray.cluster.run.start_actors import start_pool
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.cluster.run.supervision import RaySupervision
 from xagents_ray.core.errors import Broken, Stopped
@@ -32,6 +32,8 @@ from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
+_SESSIONS = 2**32
+"""Replacements' session numbers are smaller; each new set of env actors adds this."""
 
 
 class RayDriver:
@@ -50,25 +52,13 @@ class RayDriver:
         # Seconds for which a pass may continue after a signal; longer with images.
         self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
         self._calls, self._parts = calls, parts
-        self.shares = parts.shares
-        self.n_actors = len(parts.shares.envs)
         self.learns_on_gpu = parts.learns_on_gpu
         replay = self._config.replay
         self._takes_errors = replay is not None and replay.takes_errors
-        placement = run.config.placement
-        seconds = placement.learner_timeout
+        seconds = run.config.placement.learner_timeout
         self._learner = SupervisedLearner(calls, parts.learner, self._patience, seconds)
-        self._actors = ActorPool(
-            calls,
-            parts.shares.envs,
-            parts.env_actor,
-            placement.max_actor_restarts,
-            # A replacement must not wait for cores that the user didn't ask for.
-            None if placement.actor_cpus else parts.env_actor_elsewhere,
-            parts.lost_claims,
-        )
-        weights, acting = self._learner.available_weights, self._acting_weights
-        self._fleet = RolloutScheduler(calls, run.config, self._actors, weights, acting)
+        self._session = self._changes = 0
+        self._start_actors()
         self._shards = self._start_replay()
         self._evaluations = Evaluations(calls, parts.evaluator, run)
         self._actors.wait_until_ready()
@@ -93,6 +83,7 @@ class RayDriver:
     def collect(self, env_steps: int) -> Collected:
         """Collect rollouts, one per env actor or as they finish; fill the replay."""
         self._env_steps = env_steps
+        self._follow_nodes()
         stale: list[FinishedRollout] = []
         self._round = []
         while not self._round:
@@ -204,6 +195,7 @@ class RayDriver:
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Continue from a checkpoint; return the number of dropped episodes."""
+        self._session = session
         self._learner.restore(checkpoint.arrays)
         if self._shards is not None:
             self._shards.load(checkpoint.path)
@@ -229,6 +221,26 @@ class RayDriver:
     def close(self) -> None:
         """End all actors, and Ray if this run started it."""
         connection.leave_ray(self._ray, self._parts.release)
+
+    def _start_actors(self) -> None:
+        """Create the env actors and what requests their rollouts."""
+        calls, config, self.shares = self._calls, self._run.config, self._parts.shares
+        self.n_actors = len(self.shares.envs)
+        self._actors = start_pool(calls, config.placement, self._parts)
+        weights, acting = self._learner.available_weights, self._acting_weights
+        self._fleet = RolloutScheduler(calls, config, self._actors, weights, acting)
+
+    def _follow_nodes(self) -> None:
+        """Start the env actors again, in other numbers, if the nodes have changed."""
+        placement = self._run.config.placement
+        if not (placement.follows_nodes and self._parts.follow_nodes()):
+            return
+        self._fleet.end()
+        self._start_actors()
+        self._changes += 1
+        self._actors.restart(self._session + _SESSIONS * self._changes)
+        self.supervision.fleet = self._fleet
+        self._fleet.wait_for_starting()
 
     def _take(self, env_steps: int) -> list[FinishedRollout]:
         """Return finished rollouts: one per actor, or any if asynchronous."""
@@ -280,14 +292,9 @@ class RayDriver:
         if config is None:
             return None
         make, size = self._parts.shard, rollout_bytes(self._run)
-        return ReplayShards(
-            self._calls,
-            config.replay_shards,
-            make,
-            on_policy,
-            size,
-            self._run.config.env.n_envs,
-        )
+        calls, n_envs = self._calls, self._run.config.env.n_envs
+        count = config.replay_shards
+        return ReplayShards(calls, count, make, on_policy, size, n_envs)
 
 
 def start_ray_driver(

@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from xagents_ray.actors.actor_setup import ActorSetup
@@ -11,11 +12,18 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.ray.user_folder import export_folder
 from xagents_ray.cluster.run.acting_services import EnvActorService, EvaluatorService
-from xagents_ray.cluster.run.nodes import live_nodes, lost_bundles
-from xagents_ray.cluster.run.reservation import reserve
+from xagents_ray.cluster.run.elastic import (
+    ActorClaim,
+    ElasticClaims,
+    lost_claims,
+    request_cores,
+)
+from xagents_ray.cluster.run.nodes import live_nodes
+from xagents_ray.cluster.run.reservation import group_name, reserve, strategy_within
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.cluster.run.shard_claims import ShardClaims
 from xagents_ray.core.env_shares import EnvShares
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import export_parts
 from xagents_ray.run.worker_variables import worker_variables
@@ -50,31 +58,83 @@ class RunParts:
         self._variables = worker_variables(run.config.placement, os.environ)
         self._folder = export_folder(calls.ray)
         self._definitions = (*self._folder, *definitions)
-        self._closing = calls.closing
+        self._closing, self._log = calls.closing, calls.log
+        self._elastic: ElasticClaims | None = None
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
-        self._reserved = reserve(calls, run, has_claim)
-        try:
+        with ExitStack() as held:  # a Ray of the user may continue
+            self._reserved = reserve(calls, run, has_claim)
+            held.callback(self._reserved.release)
+            self.notes = self._reserved.notes
             self._share_out()
+            if self._elastic is not None:
+                held.callback(self._elastic.release)
             self._memory = ShardClaims(calls, run)
-        except BaseException:
-            self._reserved.release()  # a Ray of the user may continue
-            raise
-        self.notes = (*self._reserved.notes, *self._memory.notes)
+            held.callback(self._memory.release)
+            self.notes = (*self.notes, *self._memory.notes)
+            self._release = held.pop_all().close
 
     def _share_out(self) -> None:
         """Divide what is reserved among the run's actors."""
         learner, *actors = self._reserved.claims
-        cores = self._reserved.cores
-        self.shares = EnvShares.of(self._run.config.env.n_envs, len(actors), cores)
-        self._threads = max(1, int(cores) // len(actors))
+        bundles = self._reserved.bundles[1:] or range(len(actors))
+        group, cores = self._reserved.group, self._reserved.cores / len(actors)
+        claims = [
+            ActorClaim(group, bundle, claim["CPU"], cores)
+            for bundle, claim in zip(bundles, actors, strict=True)
+        ]
+        self._share(claims, self._reserved.cores)
         self._learner_gpus = learner.get("GPU", 0.0)
         self.learns_on_gpu = self._learner_gpus > 0
         self._serves = self._run.serves(self.learns_on_gpu, shares_process=False)
-        self._actor_cpus = actors[0]["CPU"]
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))
         self._blind = self._environment("-1" if has_gpus else None)
         self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
+        if self._run.config.placement.follows_nodes:
+            self._follow(claims, learner)
+
+    def _share(self, claims: Sequence[ActorClaim], cores: float) -> None:
+        """Divide the environments among env actors, of which each has a claim."""
+        self._claims = claims
+        self.shares = EnvShares.of(self._run.config.env.n_envs, len(claims), cores)
+        self._threads = max(1, int(cores) // len(claims))
+
+    def _follow(self, claims: Sequence[ActorClaim], learner: dict[str, float]) -> None:
+        """Let the env actors' claims come and go with the nodes from now on."""
+        if self._serves:
+            raise UserError(
+                "With --n-actors auto the learner can't act for the env actors: add "
+                "--inference actor, or give --n-actors a number."
+            )
+        config = self._run.config
+        self._elastic = ElasticClaims(
+            self._ray,
+            self._log,
+            claims,
+            config.env.n_envs,
+            config.placement.actor_cpus or 1.0,
+            learner,
+            request_cores,
+            lambda: group_name(self._run),
+        )
+        self.notes = (
+            *self.notes,
+            "With --n-actors auto, env actors join and leave with the cluster's nodes, "
+            "so the run isn't reproducible.",
+        )
+
+    def follow_nodes(self) -> bool:
+        """Return whether `shares` have changed, as nodes have joined or left.
+
+        All env actors must then be created again.
+        """
+        if self._elastic is None or not self._elastic.follow():
+            return False
+        self._share(self._elastic.claims, self._elastic.cores)
+        for part, number in [*self._made]:
+            if part.startswith("env actor"):
+                del self._made[part, number]
+        return True
 
     def learner(self) -> Any:
         options = self._within(0, num_gpus=self._learner_gpus)
@@ -102,7 +162,9 @@ class RunParts:
 
     def env_actor(self, number: int) -> Any:
         """Create an env actor, or its replacement, on its claim."""
-        claimed = self._within(number + 1, num_cpus=self._actor_cpus)
+        claim = self._claims[number]
+        strategy = strategy_within(self._ray, claim.group, claim.bundle)
+        claimed = {"num_cpus": claim.cpus, "scheduling_strategy": strategy}
         return self._keep("env actor", number, self._env_actor(number, claimed))
 
     def env_actor_elsewhere(self, number: int) -> Any:
@@ -112,11 +174,7 @@ class RunParts:
 
     def lost_claims(self) -> Collection[int]:
         """Return the env actors whose claims are not on a live node."""
-        if self._reserved.group is None:
-            return ()
-        bundles = self._reserved.bundles[1:]
-        lost = lost_bundles(self._ray, self._reserved.group, bundles)
-        return [number for number, each in enumerate(bundles) if each in lost]
+        return lost_claims(self._ray, self._claims)
 
     def _env_actor(self, number: int, options: dict[str, Any]) -> Any:
         share, first = self.shares.envs[number], self.shares.bounds[number]
@@ -150,8 +208,7 @@ class RunParts:
         self._closing.finish()
         for actor in self._made.values():
             self._ray.kill(actor)
-        self._memory.release()
-        self._reserved.release()
+        self._release()
 
     def _keep(self, part: str, number: int, actor: Any) -> Any:
         self._made[part, number] = actor

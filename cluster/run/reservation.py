@@ -41,6 +41,10 @@ _RELEASE_SECONDS = 1.5
 """Time that Ray needs to show what a run that has just ended held as free."""
 _CONSIDERABLE = 0.1
 """Amount of a resource held by others that is worth a note."""
+FIXED_CLAIMS = (
+    "With --n-actors auto a run claims cores that become free, and a sweep's trial, or "
+    "a Ray task or actor, has fixed ones: give --n-actors a number, or leave it out."
+)
 _groups_made = itertools.count(1)
 
 
@@ -71,18 +75,24 @@ class Reservation:
 
     def strategy(self, part: int) -> Any:
         """Return Ray's scheduling strategy for a part of the run."""
-        strategies = self.ray.util.scheduling_strategies
-        if self.group is None:
-            node = self.ray.get_runtime_context().get_node_id()
-            return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        return strategies.PlacementGroupSchedulingStrategy(
-            self.group, placement_group_bundle_index=self.bundles[part]
-        )
+        bundle = 0 if self.group is None else self.bundles[part]
+        return strategy_within(self.ray, self.group, bundle)
 
     def release(self) -> None:
         """Release what the run has claimed itself."""
         if self.is_own:
             self.ray.util.remove_placement_group(self.group)
+
+
+def strategy_within(ray: Any, group: Any, bundle: int) -> Any:
+    """Return Ray's scheduling strategy for a bundle; on this node without a group."""
+    strategies = ray.util.scheduling_strategies
+    if group is None:
+        node = ray.get_runtime_context().get_node_id()
+        return strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+    return strategies.PlacementGroupSchedulingStrategy(
+        group, placement_group_bundle_index=bundle
+    )
 
 
 def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
@@ -99,6 +109,9 @@ def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
     """
     ray = calls.ray
     group = ray.util.get_current_placement_group()
+    follows = run.config.placement.follows_nodes
+    if follows and (has_claim or group is not None):
+        raise UserError(FIXED_CLAIMS)
     if has_claim:
         bundles = group.bundle_specs
         cores = sum(bundle.get("CPU", 0.0) for bundle in bundles)
@@ -110,6 +123,8 @@ def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
     except NoRoomError as error:
         own = assigned_resources(ray)
         if error.kind == "CPU" and own.get("CPU", 0.0) > 0:
+            if follows:
+                raise UserError(FIXED_CLAIMS) from None
             return _on_own_cores(ray, run, own)
         raise with_holders(ray, error, group) from None
 
@@ -258,7 +273,7 @@ def _cores(number: float) -> str:
 
 
 def group_name(run: RunSpec) -> str:
-    """Return a name that tells others who holds the resources."""
+    """Return a new name of a placement group, which tells others who holds it."""
     process = f"process {os.getpid()} on {socket.gethostname()}"
     made = f"{run.algorithm.name} on {run.config.env.env}"
     return f"xagents-ray {made} ({process}, claim {next(_groups_made)})"

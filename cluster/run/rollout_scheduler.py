@@ -70,6 +70,20 @@ class RolloutScheduler:
         """Version of the weights of each actor's newest rollout."""
         return [slot.version for slot in self._actors.slots]
 
+    def wait_for_starting(self) -> None:
+        """Wait until each env actor has started, is overdue or was given up."""
+        while any(not (x.is_ready or x.is_overdue) for x in self._actors.live):
+            self.tend()
+            self._calls.pause()
+
+    def end(self) -> None:
+        """End all env actors; drop their rollouts in progress, and those not taken."""
+        for slot in self._actors.live:
+            self._log.count("rollouts", len(slot.calls) + len(slot.finished))
+            slot.calls.clear()
+            for actor in (slot.actor, slot.returning):
+                self._calls.retire(actor)
+
     def launch(self, weights: Any, env_steps: int) -> None:
         """Request rollouts from every actor, up to --policy-lag ahead of the next."""
         self._launched = weights, env_steps

@@ -22,6 +22,8 @@ class RaySupervision:
         log: the log of failures.
         fleet: the scheduler whose actors' weights versions are published.
         snapshot: the learner's last snapshot, whose age is in the summary.
+    Attributes:
+        fleet: the scheduler, which the driver replaces when env actors come and go.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class RaySupervision:
         fleet: RolloutScheduler,
         snapshot: LastSnapshot,
     ) -> None:
-        self._agent, self._fleet, self._snapshot = agent, fleet, snapshot
+        self._agent, self.fleet, self._snapshot = agent, fleet, snapshot
         self.failures, self.take_warnings = log.counts, log.take_warnings
         self.take_printed = log.printed.take
         self._log = log
@@ -57,7 +59,7 @@ class RaySupervision:
         if now - self._published < _PUBLISH_SECONDS:
             return
         self._published = now
-        versions = enumerate(self._fleet.versions)
+        versions = enumerate(self.fleet.versions)
         actors = {f"weights_version/actor {n}": version for n, version in versions}
         for name, number in {**metrics, **actors}.items():
             group, _, label = name.partition("/")

@@ -25,7 +25,7 @@ from xagents_ray.cluster.run.claims import (
     single_claim,
 )
 from xagents_ray.cluster.run.nodes import Bundle, nodes_of
-from xagents_ray.cluster.run.reservation import settled, with_holders
+from xagents_ray.cluster.run.reservation import FIXED_CLAIMS, settled, with_holders
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -174,6 +174,8 @@ class SweepController(tune.Callback, tune.Stopper):
             for node in nodes_of(self._ray)
         ]
         share, is_local = 1 / self._plan.config.n_jobs, config.placement.local
+        if config.placement.follows_nodes:
+            raise UserError(FIXED_CLAIMS)
         if is_local:
             claims = [single_claim(nodes, config, share)]
         else:

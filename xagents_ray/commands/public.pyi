@@ -138,10 +138,10 @@ class Both_All(TypedDict, total=False):
     """How many times in a row an env actor is replaced, without a finished rollout,
     before it is given up; errors at the same line count until an episode ends (≥ 0).
     Default: 3."""
-    n_actors: int | None
+    n_actors: int | Literal["auto"] | None
     """Number of env actors, which share the environments; default: the fewest with the
     shortest rounds on the free cores; with --policy-lag a learner that uses several
-    cores has one of them (≥ 1)."""
+    cores has one of them. auto: one per core, as nodes join and leave (≥ 1)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

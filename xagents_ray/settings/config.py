@@ -8,7 +8,7 @@ from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
-from xagents_ray.settings.run import PlacementConfig, RunConfig
+from xagents_ray.settings.run import AUTO_ACTORS, PlacementConfig, RunConfig
 from xagents_ray.settings.training import (
     EnvConfig,
     PipelineConfig,
@@ -69,10 +69,15 @@ class Config:
 def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[UserError]:
     """Yield errors about conflicts between groups, given the valid values."""
     actors, envs = values.get("n_actors"), values.get("n_envs")
-    if actors is not None and envs is not None and actors > envs:
+    if isinstance(actors, int) and envs is not None and actors > envs:
         yield UserError(
             f"--n-actors {actors} is more than --n-envs {envs}: each env actor "
             "needs an environment, so lower the one or raise the other."
+        )
+    if values.get("inference") == "learner" and actors == AUTO_ACTORS:
+        yield UserError(
+            "--inference learner computes for as many env actors as there are at the "
+            "start: give --n-actors a number, or take another --inference."
         )
     if values.get("inference") == "learner" and values.get("noise") == "parameter":
         yield UserError(

@@ -40,8 +40,7 @@ class Facts:
     off: str = ""
     bare: str = ""  # value of the flag without an argument; "" if one is required
     hp_type: HpType | None = None  # how `tune` varies the option; None for not at all
-    # Names in other libraries, for which error messages suggest this option.
-    known_as: tuple[str, ...] = ()
+    known_as: tuple[str, ...] = ()  # names in other libraries, to suggest this option
     is_path: bool = False  # names files that a run reads
     is_folder: bool = False  # names a directory of runs, or of one run
     is_written: bool = False  # names files that a run writes
@@ -54,8 +53,7 @@ class Facts:
     common: bool = False  # shown by --help, not only by --help-all
     new_run: bool = False  # for new runs only, not for --resume
     of_one_run: bool = False  # not taken by --config from a run's config.yaml
-    # Also available in a user's own loop; see `xagents_ray.Agent`.
-    own_loop: bool = False
+    own_loop: bool = False  # also in a user's own loop; see `xagents_ray.Agent`
     # The flag, `--resume` or `--run`, with which it may differ from the run's value.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
@@ -66,8 +64,8 @@ class Facts:
     not_with_seeds: str = ""  # why runs of several --seeds can't share it; "" if so
     not_launched: str = ""  # why a run with it can't be launched; "" if it can
     group: type | None = None  # class of its group: `settings.algorithm.Group`
-    # Bottleneck that the option may relieve, by its name in `--profile`.
-    remedy_for: str = ""
+    remedy_for: str = ""  # bottleneck that it may relieve, as `--profile` names it
+    word: str = ""  # text that is allowed in place of a number; "" for none
     takes: str = ""  # further Python type, with its module or as `typed` imports it
     expected: str = ""  # description of allowed values; "" for the type's default
     # Converts further Python values to the option's type; leaves that and None as is.
@@ -153,7 +151,9 @@ class Option(Facts):
 
     def check(self, value: Any) -> None:
         """Raise UserError when `value` has the wrong type or is out of bounds."""
-        if value is None and self.default is None:
+        if (value is None and self.default is None) or (
+            self.word and value == self.word
+        ):
             return
         if self.many:
             if not isinstance(value, tuple) or not value:

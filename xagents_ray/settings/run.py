@@ -191,6 +191,10 @@ class ConnectionConfig(Checked):
                 )
 
 
+AUTO_ACTORS = "auto"
+"""Value of --n-actors with which the env actors follow the nodes of the cluster."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlacementConfig(ConnectionConfig):
     """Placement and resources of a run's processes, and their failure limits."""
@@ -202,11 +206,14 @@ class PlacementConfig(ConnectionConfig):
         not_launched="runs without Ray",
         common=True,
     )
-    n_actors: int | None = count(
+    n_actors: int | str | None = count(
         None,
         "Number of env actors, which share the environments; default: the fewest with "
         "the shortest rounds on the free cores; with --policy-lag a learner that uses "
-        "several cores has one of them",
+        "several cores has one of them. auto: one per core, as nodes join and leave",
+        word=AUTO_ACTORS,
+        takes=f'Literal["{AUTO_ACTORS}"]',
+        expected="a whole number or auto",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
         common=True,
@@ -293,6 +300,16 @@ class PlacementConfig(ConnectionConfig):
             raise UserError(
                 "--inference learner shares memory as only Linux does: leave it out."
             )
+
+    @property
+    def follows_nodes(self) -> bool:
+        """Whether env actors come and go with the nodes of the cluster."""
+        return self.n_actors == AUTO_ACTORS
+
+    @property
+    def actor_count(self) -> int | None:
+        """Number of env actors, if it is a setting of the run."""
+        return self.n_actors if isinstance(self.n_actors, int) else None
 
 
 SESSION_GROUPS = (RunConfig, DisplayConfig, PlacementConfig)

@@ -32,7 +32,7 @@ class Profile:
     """
 
     def __init__(self, config: Config, n_actors: int, learns_on_gpu: bool) -> None:
-        self._config, self._n_actors = config, n_actors
+        self._config, self.n_actors = config, n_actors
         self._learns_on_gpu = learns_on_gpu
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._rollouts = self._dropped = 0
@@ -62,8 +62,8 @@ class Profile:
         self._computing += sum(r.computing for r in done)
         stepping = sum(r.stepping for r in done)
         busy = sum(r.seconds for r in done)
-        self._seconds["stepping"] += stepping / self._n_actors
-        self._seconds["acting"] += (busy - stepping) / self._n_actors
+        self._seconds["stepping"] += stepping / self.n_actors
+        self._seconds["acting"] += (busy - stepping) / self.n_actors
         self._seconds["replay"] += replay
         longest = max(r.seconds for r in reports)
         self._on_the_way(waited - longest - replay)
@@ -113,7 +113,7 @@ class Profile:
             return "--policy-lag 1 overlaps acting and learning"
         if self._starves_gpu:
             n_envs = self._config.env.n_envs
-            each = pluralize(n_envs // self._n_actors, "environment")
+            each = pluralize(n_envs // self.n_actors, "environment")
             return (
                 f"raise --n-envs to {2 * n_envs}: with {each} per env actor the GPU "
                 f"learns {shares['learning']:.0%} of the time"
@@ -143,7 +143,7 @@ class Profile:
     @property
     def _starves_gpu(self) -> bool:
         """Whether a GPU waits for env actors that act for few environments at once."""
-        shares, envs = self.shares, self._config.env.n_envs / self._n_actors
+        shares, envs = self.shares, self._config.env.n_envs / self.n_actors
         acts_long = shares["acting"] > _OVERLAP * shares["stepping"]
         waits = self._learns_on_gpu and shares["learning"] < _STARVED
         is_first = self.limit in ("stepping", "acting")
@@ -155,7 +155,7 @@ class Profile:
         if self._config.env.vectorization == "async":
             return False  # CPU time of the environments' processes isn't counted
         passed = (self._ended or time.perf_counter()) - self._began
-        busy = self._n_actors * (self._seconds["stepping"] + self._seconds["acting"])
+        busy = self.n_actors * (self._seconds["stepping"] + self._seconds["acting"])
         return self._computing < _IDLE * min(busy, passed * available_cores())
 
     def _on_the_way(self, seconds: float) -> None:
@@ -171,10 +171,10 @@ class Profile:
             placement, n_envs = self._config.placement, self._config.env.n_envs
             if placement.local and available_cores() > 1 and n_envs > 1:
                 return "leave out --local: env actors use every core"
-            if self._n_actors < n_envs and self._cores_are_idle:
+            if self.n_actors < n_envs and self._cores_are_idle:
                 more = f"raise --n-actors, up to {n_envs}"
                 return f"{more}: the environments wait more than they compute"
-            if self._n_actors < min(available_cores(), n_envs):
+            if self.n_actors < min(available_cores(), n_envs):
                 return f"raise --n-actors to {min(available_cores(), n_envs)}"
             if n_envs < 2 * available_cores():
                 return "raise --n-envs, or add machines with --address"

@@ -55,6 +55,7 @@ class Telemetry:
         """Measure a round of rollouts that arrived after `waited` seconds."""
         self._progress.lags.update(round_.lags)
         self._progress.replay_size = self._driver.replay_size
+        self.profile.n_actors = self._driver.n_actors  # they may come and go
         self.profile.collected(
             round_.reports, round_.replay_seconds, waited, round_.dropped
         )

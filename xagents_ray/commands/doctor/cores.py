@@ -36,13 +36,16 @@ def divide_envs(
     on_gpu = _learns_on_gpu(config, has_gpu)
     if run is not None and not on_gpu and cores > run.spared_cores:
         cores -= run.spared_cores
-    count = placement.n_actors or best_actor_count(n_envs, cores)
+    if placement.follows_nodes:
+        count = min(n_envs, max(1, int(cores)))
+    else:
+        count = placement.actor_count or best_actor_count(n_envs, cores)
     return EnvShares.of(n_envs, count, cores)
 
 
 def check_cores(config: Config, load: float, shares: EnvShares) -> Check:
     """Compare the number of cores with the env actors and the current load."""
-    count, actors = available_cores(), config.placement.n_actors or 0
+    count, actors = available_cores(), config.placement.actor_count or 0
     found = f"{count} cores here, load {load:.1f} before this check"
     if remedy := _remedy(config, shares):
         envs = f"{pluralize(len(shares.envs), 'env actor')}, {shares}"
@@ -110,7 +113,7 @@ def _remedy(config: Config, shares: EnvShares) -> str:
 def with_room(row: Check, cluster: "ClusterFacts", config: Config) -> Check:
     """Return the cluster's row, as a warning if others hold what the run needs."""
     flags = config.placement
-    needed = (flags.n_actors or 1) * (flags.actor_cpus or 0.0)
+    needed = (flags.actor_count or 1) * (flags.actor_cpus or 0.0)
     if cluster.free_cpus >= max(1.0, needed) or not cluster.cpus >= needed:
         return row
     change = ", or lower --n-actors or --actor-cpus" if needed else ""

@@ -1,0 +1,240 @@
+"""With --n-actors auto, env actors follow the nodes of a cluster, here a fake one."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, Group
+
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run import elastic, nodes, placement, reservation
+from xagents_ray.cluster.run.placement import RunParts
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.settings.config import Config
+
+NODE = {"CPU": 2.0}
+
+
+class _Cluster(FakeCluster):
+    """A cluster that nodes join and leave; lost bundles go to nodes with room."""
+
+    def __init__(self, *has: dict[str, float]) -> None:
+        super().__init__(*has)
+        self.lost: set[str] = set()
+        self.util.placement_group = self._group
+
+    def _group(self, bundles: Any, name: str, **_: Any) -> Group:
+        """Return a new group; Ray refuses a name that is in use."""
+        assert name not in [each.name for each in self.groups]
+        return Group(self, bundles, name)
+
+    def add(self, name: str, cpus: float = 2.0) -> None:
+        self._has[name] = {"CPU": cpus}
+        self.free[name] = {"CPU": cpus}
+        self.lost.discard(name)
+
+    def lose(self, name: str) -> None:
+        self.lost.add(name)
+        self.free.pop(name)
+
+    def schedule(self) -> None:
+        """Place what waits for room, as Ray does in the background."""
+        for group in self.groups:
+            if group.state == "PENDING":
+                group.place()
+            for number, node in enumerate(group.nodes):
+                cpus = group.bundle_specs[number]["CPU"]
+                for name, free in self.free.items():
+                    if node in self.lost and free["CPU"] >= cpus:
+                        free["CPU"] -= cpus
+                        group.nodes[number] = node = name
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [
+            {**each, "Alive": each["NodeID"] not in self.lost}
+            for each in super().nodes()
+        ]
+
+
+class _Parts:
+    """The parts of a run on a fake cluster, which are looked at once a second."""
+
+    def __init__(self, ray: _Cluster, **settings: Any) -> None:
+        given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, "n_actors": "auto"}
+        self.ray, algorithm = ray, ALGORITHMS["ppo"]
+        run: Any = SimpleNamespace(
+            algorithm=algorithm,
+            config=Config.of(algorithm.config, {**given, **settings}),
+            spared_cores=0,
+            serves=lambda on_gpu, shares_process: False,
+        )
+        self.calls = RayCalls(ray, Signals())
+        self.parts = RunParts(self.calls, run, ())
+
+    def after(self, seconds: float) -> int:
+        """Return how often the shares change within some seconds."""
+        changes = 0
+        for _ in range(int(seconds)):
+            self.ray.sleep(1)
+            self.ray.schedule()
+            changes += self.parts.follow_nodes()
+        return changes
+
+    @property
+    def shares(self) -> str:
+        return str(self.parts.shares)
+
+
+@pytest.fixture
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what the autoscaler is told."""
+    told: list[Any] = []
+    monkeypatch.setattr(placement, "request_cores", told.append)
+    return told
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, requested: list[Any]) -> _Cluster:
+    ray = _Cluster(NODE)
+    monkeypatch.setattr(nodes, "_can_learn", dict.fromkeys("012345678", True))
+    for module in (reservation, elastic):
+        monkeypatch.setattr(module, "time", ray)
+    return ray
+
+
+def test_env_actors_join_with_nodes_and_leave_with_them(cluster: _Cluster) -> None:
+    run = _Parts(cluster)
+    assert run.shares == "2 × 4"
+    assert run.after(60) == 0
+    cluster.add("1")
+    cluster.add("2")
+    assert run.after(60) == 1
+    assert run.shares == "4 × 1, 2 × 2"
+    assert run.calls.log.take_warnings() == [
+        "4 env actors joined: 6 env actors, 1 or 2 environments each, all of which "
+        "begin new episodes; the run isn't reproducible"
+    ]
+    assert {run.parts._claims[n].group for n in range(6)} == {*cluster.groups}
+    assert len(cluster.groups) == 2
+    cluster.lose("1")
+    assert len(run.parts.lost_claims()) == 2
+    assert run.after(60) == 1
+    assert run.shares == "4 × 2"
+    assert run.calls.log.take_warnings() == [
+        "2 env actors left with lost nodes: 4 env actors, 2 environments each, all of "
+        "which begin new episodes; the run isn't reproducible"
+    ]
+    assert not run.parts.lost_claims()
+    cluster.add("3")  # Ray moves the lost claims there
+    assert run.after(60) == 1
+    assert run.shares == "4 × 1, 2 × 2"
+    assert "2 env actors joined: 6" in run.calls.log.take_warnings()[0]
+
+
+def test_there_are_no_more_env_actors_than_environments(cluster: _Cluster) -> None:
+    run = _Parts(cluster, n_envs=3)
+    cluster.add("1", cpus=16.0)
+    assert run.after(60) == 1
+    assert run.shares == "3 × 1"
+    assert cluster.free["1"]["CPU"] == 15
+
+
+def test_flapping_nodes_change_the_shares_twice_a_minute_at_most(
+    cluster: _Cluster,
+) -> None:
+    run, changes = _Parts(cluster), 0
+    for _ in range(8):
+        cluster.add("1")
+        changes += run.after(13)
+        cluster.lose("1")
+        changes += run.after(7)
+    assert 1 <= changes <= 160 / 30
+    assert run.after(60) <= 1
+    assert run.shares == "2 × 4"
+
+
+def test_without_room_on_any_node_the_env_actors_stay(cluster: _Cluster) -> None:
+    """Their replacements act elsewhere, until Ray has moved the claims."""
+    run = _Parts(cluster)
+    cluster.lose("0")
+    assert run.after(120) == 0
+    assert len(run.parts.lost_claims()) == 2
+
+
+def test_a_claim_that_others_were_faster_to_make_is_withdrawn(
+    cluster: _Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _Parts(cluster)
+    with monkeypatch.context() as patch:
+        patch.setattr(Group, "place", lambda group: False)
+        cluster.add("1")
+        assert run.after(34) == 0
+        cluster.hold(1, CPU=2)
+        assert run.after(20) == 0
+        assert [group.state for group in cluster.groups] == ["CREATED", "REMOVED"]
+    cluster.hold(1, CPU=-2)
+    assert run.after(20) == 1
+    assert run.shares == "4 × 2"
+
+
+def test_the_autoscaler_is_told_what_the_run_could_use(
+    cluster: _Cluster, requested: list[Any]
+) -> None:
+    run = _Parts(cluster, n_envs=5)
+    assert requested == [[{"CPU": 1.0}] * 6]
+    cluster.add("1")
+    assert run.after(60) == 1
+    run.parts.release()
+    assert requested[1:] == [[]]
+    assert {group.state for group in cluster.groups} == {"REMOVED"}
+
+
+@pytest.mark.parametrize("n_actors", [None, 2])
+def test_other_runs_keep_their_env_actors(
+    cluster: _Cluster, requested: list[Any], n_actors: int | None
+) -> None:
+    run = _Parts(cluster, n_actors=n_actors)
+    before = run.shares
+    cluster.add("1")
+    assert run.after(60) == 0
+    assert run.shares == before
+    run.parts.release()
+    assert requested == []
+
+
+def test_in_a_placement_group_or_a_task_there_is_nothing_to_follow(
+    cluster: _Cluster,
+) -> None:
+    cluster.assigned = {"CPU": 2.0}
+    cluster.hold(CPU=2)
+    with pytest.raises(UserError, match="give --n-actors a number"):
+        _Parts(cluster)
+    cluster.current = Group(cluster, [NODE], "trial")
+    with pytest.raises(UserError, match="give --n-actors a number"):
+        _Parts(cluster)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local": True}, "--n-actors applies only to runs on Ray: drop it or --local"),
+        ({"inference": "learner"}, "give --n-actors a number, or take another"),
+        ({"n_actors": "many"}, "--n-actors takes a whole number or auto, got 'many'"),
+    ],
+)
+def test_mistakes_are_refused_in_one_sentence(
+    settings: dict[str, Any], message: str
+) -> None:
+    given = {"env": "CartPole-v1", "max_steps": 10, "n_actors": "auto", **settings}
+    with pytest.raises(UserError, match=message):
+        Config.of(ALGORITHMS["ppo"].config, given)
+
+
+def test_nodes_join_one_after_the_other(cluster: _Cluster) -> None:
+    run = _Parts(cluster)
+    for number in ("1", "2"):
+        cluster.add(number)
+        assert run.after(60) == 1
+    assert run.shares == "4 × 1, 2 × 2"

@@ -1,0 +1,169 @@
+"""A driver whose env actors join and leave between rounds; Ray is a fake."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_ray import FakeActor, FakeRay, Takes
+
+from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run import driver as drivers
+from xagents_ray.core.env_shares import EnvShares
+from xagents_ray.core.reports import Collected
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.run.prepare import prepare_run
+from xagents_ray.settings.config import Config
+
+N_ENVS = 8
+ROLLOUT_SECONDS = 10.0
+
+
+class _EnvActor:
+    def __init__(self, n_envs: int) -> None:
+        self.n_envs, self.sessions = n_envs, list[int]()
+
+    def ready(self) -> None: ...
+
+    def restart(self, session: int) -> None:
+        self.sessions.append(session)
+
+    def rollout(self, weights: int, length: int, env_steps: int) -> Takes:
+        steps = np.full(self.n_envs, length, np.int64)
+        report = RolloutReport(steps, (), 1.0, weights_version=weights)
+        return Takes(ROLLOUT_SECONDS, (self, report))
+
+    def close(self) -> None: ...
+
+
+class _Learner:
+    def start(self) -> tuple[int, list[str]]:
+        return 1, []
+
+    def ping(self) -> None: ...
+
+    def weights(self, version: int) -> int:
+        return version
+
+    def update(self, version: int, *data: Any) -> Takes:
+        return Takes(2.0, ({"updates": 1, "seconds": 2.0}, version, None))
+
+    def state(self) -> Takes:
+        return Takes(2.0, {"number": np.array(0)})
+
+
+class _Run:
+    """A run whose next change of shares is set by the test."""
+
+    def __init__(self, ray: FakeRay, starts: float = 5.0, **settings: Any) -> None:
+        given = {"env": "CartPole-v1", "max_steps": 9_999, "n_envs": N_ENVS}
+        row = find_algorithm("ppo")
+        given |= {"n_actors": "auto", **settings}
+        run = prepare_run(row, Config.of(row.config, given))
+        signals, self.made, self.next = Signals(), list[FakeActor](), 0
+        signals.on_first = None
+        self._ray, self._starts = ray, starts
+        self.parts: Any = SimpleNamespace(
+            shares=EnvShares.of(N_ENVS, 2, 2),
+            notes=(),
+            env_actor=self.make,
+            env_actor_elsewhere=None,
+            learns_on_gpu=False,
+            lost_claims=tuple,
+            learner=lambda: FakeActor(ray, _Learner()),
+            shard=None,
+            evaluator=None,
+            follow_nodes=self.follow_nodes,
+        )
+        self.calls = RayCalls(ray, signals)
+        self.driver = drivers.RayDriver(run, self.calls, self.parts)
+        self.env_steps = 0
+
+    def make(self, number: int) -> FakeActor:
+        actor = _EnvActor(self.parts.shares.envs[number])
+        self.made.append(FakeActor(self._ray, actor, self._starts))
+        return self.made[-1]
+
+    def follow_nodes(self) -> bool:
+        count, self.next = self.next, 0
+        if count:
+            self.parts.shares = EnvShares.of(N_ENVS, count, count)
+        return bool(count)
+
+    def phase(self) -> Collected:
+        collected = self.driver.collect(self.env_steps)
+        self.env_steps += sum(int(each.steps.sum()) for each in collected.reports)
+        self.driver.learn(1, self.env_steps, {})
+        return collected
+
+
+@pytest.fixture(autouse=True)
+def _without_ray(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> None:
+    monkeypatch.setattr(drivers, "time", ray)
+    monkeypatch.setattr(drivers.connection, "ray_notes", list)
+
+
+def _sizes(collected: Collected) -> list[int]:
+    return [len(each.steps) for each in collected.reports]
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_rounds_have_all_environments_before_and_after_a_change(
+    ray: FakeRay, lag: int
+) -> None:
+    """With a lag, rollouts are in progress when the nodes join."""
+    run = _Run(ray, policy_lag=lag)
+    assert _sizes(run.phase()) == [4, 4]
+    old, run.next = [*run.made], 4
+    assert _sizes(run.phase()) == [2, 2, 2, 2]
+    assert all(actor.is_dead for actor in old)
+    run.next = 1
+    assert _sizes(run.phase()) == [8]
+    assert _sizes(run.phase()) == [8]
+    assert run.driver.n_actors == 1
+    assert run.driver.supervision.fleet.versions[0] > 0
+    assert run.env_steps == 4 * N_ENVS * run.driver._config.batch_steps
+
+
+def test_no_session_of_an_environment_is_repeated(ray: FakeRay) -> None:
+    run, sessions = _Run(ray), []
+    for count in (4, 2, 4):
+        run.next = count
+        run.phase()
+        sessions.append({s for a in run.made[-count:] for s in a.instance.sessions})
+    assert len(set.union(*sessions)) == 3
+    assert min(set.union(*sessions)) > 2**31
+
+
+def test_dropped_rollouts_are_counted(ray: FakeRay) -> None:
+    run = _Run(ray, policy_lag=1)
+    run.phase()
+    run.next = 4
+    run.phase()
+    assert run.driver.supervision.failures["rollouts"] == 4
+
+
+def test_free_running_actors_change_too(ray: FakeRay) -> None:
+    run = _Run(ray, policy_lag=4, asynchronous=True)
+    run.phase()
+    run.next = 4
+    assert sum(_sizes(run.phase())) >= N_ENVS
+    assert {*_sizes(run.phase())} == {2}
+
+
+def test_an_actor_that_does_not_start_is_not_waited_for(ray: FakeRay) -> None:
+    run = _Run(ray)
+    run.phase()
+    run.next, run._starts = 2, 60.0
+    made, run.parts.env_actor = run.make, run.parts.env_actor
+
+    def late(number: int) -> FakeActor:
+        run._starts = 1.0 if number else 10_000.0
+        return made(number)
+
+    run.parts.env_actor = late
+    began = ray.now
+    assert _sizes(run.phase()) == [4]
+    assert 120 < ray.now - began < 200
