@@ -74,7 +74,7 @@ def test_a_page_leaves_out_details(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(line, shown(capsys, "train", "ppo", "--help"))
     words = " ".join(shown(capsys, "train", "ppo", "--help-all").split())
     assert "which share the environments; default: the fewest" in words
-    assert "has one of them. auto: one per core, as nodes join and leave. [≥ 1]" in words
+    assert "auto: one per core, as nodes join and leave. [≥ 1]" in words
 
 
 def test_examples_name_an_environment_that_the_agent_takes(
