@@ -59,13 +59,12 @@ class RunParts:
         self._folder = export_folder(calls.ray)
         self._definitions = (*self._folder, *definitions)
         self._closing, self._log = calls.closing, calls.log
-        self._elastic: ElasticClaims | None = None
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         with ExitStack() as held:  # a Ray of the user may continue
             self._reserved = reserve(calls, run, has_claim)
             held.callback(self._reserved.release)
             self.notes = self._reserved.notes
-            self._share_out()
+            self._elastic = self._share_out()
             if self._elastic is not None:
                 held.callback(self._elastic.release)
             self._memory = ShardClaims(calls, run)
@@ -73,8 +72,12 @@ class RunParts:
             self.notes = (*self.notes, *self._memory.notes)
             self._release = held.pop_all().close
 
-    def _share_out(self) -> None:
-        """Divide what is reserved among the run's actors."""
+    def _share_out(self) -> ElasticClaims | None:
+        """Divide what is reserved among the run's actors.
+
+        Returns:
+            The env actors' claims, if they come and go with the nodes.
+        """
         learner, *actors = self._reserved.claims
         bundles = self._reserved.bundles[1:] or range(len(actors))
         group, cores = self._reserved.group, self._reserved.cores / len(actors)
@@ -90,8 +93,8 @@ class RunParts:
         has_gpus = any(node["Resources"].get("GPU") for node in live_nodes(self._ray))
         self._blind = self._environment("-1" if has_gpus else None)
         self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
-        if self._run.config.placement.follows_nodes:
-            self._follow(claims, learner)
+        follows_nodes = self._run.config.placement.follows_nodes
+        return self._follow(claims, learner) if follows_nodes else None
 
     def _share(self, claims: Sequence[ActorClaim], cores: float) -> None:
         """Divide the environments among env actors, of which each has a claim."""
@@ -99,15 +102,22 @@ class RunParts:
         self.shares = EnvShares.of(self._run.config.env.n_envs, len(claims), cores)
         self._threads = max(1, int(cores) // len(claims))
 
-    def _follow(self, claims: Sequence[ActorClaim], learner: dict[str, float]) -> None:
-        """Let the env actors' claims come and go with the nodes from now on."""
+    def _follow(
+        self, claims: Sequence[ActorClaim], learner: dict[str, float]
+    ) -> ElasticClaims:
+        """Return env actors' claims that come and go with the nodes from now on."""
         if self._serves:
             raise UserError(
                 "With --n-actors auto the learner can't act for the env actors: add "
                 "--inference actor, or give --n-actors a number."
             )
         config = self._run.config
-        self._elastic = ElasticClaims(
+        self.notes = (
+            *self.notes,
+            "With --n-actors auto, env actors join and leave with the cluster's nodes, "
+            "so the run isn't reproducible.",
+        )
+        return ElasticClaims(
             self._ray,
             self._log,
             claims,
@@ -116,11 +126,6 @@ class RunParts:
             learner,
             request_cores,
             lambda: group_name(self._run),
-        )
-        self.notes = (
-            *self.notes,
-            "With --n-actors auto, env actors join and leave with the cluster's nodes, "
-            "so the run isn't reproducible.",
         )
 
     def follow_nodes(self) -> bool:

@@ -171,8 +171,9 @@ class CheckpointPolicy:
         if not self._write(snapshot, facts, is_best=True):
             self._best = taken, facts  # retried, unless a better one comes
         if (paths := self._config.checkpoints) is not None:
-            taken = snapshot, facts
-            self._best_effort("--checkpoints", self._write_models, taken, paths)
+            self._best_effort(
+                "--checkpoints", self._write_models, (snapshot, facts), paths
+            )
 
     def write_newest(self, with_replay: bool) -> None:
         """Take and write the newest state, and the replay with --checkpoint-replay."""
