@@ -135,12 +135,16 @@ def test_of_equal_evaluations_the_first_one_is_the_best() -> None:
     assert run.best == (1, 40.0)
 
 
-def test_a_new_best_is_written_ten_seconds_after_the_last_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [100.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0])
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the clock of the checkpoints, as a list of one number."""
+    seconds = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: seconds[0])
     monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
+    return seconds
+
+
+def test_a_new_best_is_written_ten_seconds_after_the_last_one(now: list[float]) -> None:
     run = Saved()
     run.act(1, 1, 1)
     now[0] += 9.9
@@ -155,12 +159,9 @@ def test_a_new_best_is_written_ten_seconds_after_the_last_one(
 
 
 def test_a_best_that_waited_is_followed_by_a_checkpoint_that_continues(
-    monkeypatch: pytest.MonkeyPatch,
+    now: list[float],
 ) -> None:
     """Env actors are asked for their states only where these are written."""
-    now = [100.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
     run = Saved()
     run.act(1, 1, 1)
     assert run.driver.asked == 0
@@ -178,13 +179,8 @@ def test_a_best_that_waited_is_followed_by_a_checkpoint_that_continues(
     assert run.driver.asked == 2
 
 
-def test_without_states_to_save_a_best_is_written_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_states_to_save_a_best_is_written_alone(now: list[float]) -> None:
     """With rollouts ahead, no checkpoint has the states of env actors."""
-    now = [100.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
     run = Saved(policy_lag=1)
     run.act(1, 1, 1)
     now[0] += 11
