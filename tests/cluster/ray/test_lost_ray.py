@@ -65,6 +65,6 @@ def test_the_driver_saves_what_it_holds_itself(ray: FakeRay, signals: Signals) -
     driver._learner = SimpleNamespace(is_missing=False, snapshot=last)
     snapshot = Snapshot(Ref.pending(), [Ref.pending(), Ref.pending()])
     assert driver.fetch(snapshot) is None
-    driver.snapshot = lambda: snapshot
+    driver.snapshot = lambda with_actors: snapshot
     assert driver.state() == Snapshot(held, [])
     assert driver.drain() == []
