@@ -128,7 +128,7 @@ with pytest.raises(xagents_ray.UserError, match="leave action_masks out"):
     agent.observe(np.zeros(4), 0.0, False, False, action_masks=[1, 0])
 agent = xagents_ray.Agent("a2c", env="Pendulum-v1", lr=1e30, n_steps=2, seed=1)
 observation = np.zeros(3)
-with pytest.raises(xagents_ray.Diverged, match="after [0-9]+ env steps: lower --lr"):
+with pytest.raises(xagents_ray.Diverged, match="after [0-9]+ env steps: lower lr"):
     for _ in range(20):
         observation = agent.act(observation) * np.ones(3)
         agent.observe(observation, 1.0, False, False)
@@ -201,7 +201,7 @@ def config(agent: str, **settings: Any) -> Config:
 def test_a_preset_is_applied() -> None:
     made = config("dqn", preset=True, n_envs=1)
     assert made.algorithm.gamma == 0.995 and made.env.n_envs == 1
-    assert made.algorithm.lr_decay and made.training.max_steps == 50_000
+    assert made.algorithm.lr_decay and made.training.max_steps == 75_000
 
 
 def test_what_only_runs_have_is_left_out_of_a_preset() -> None:

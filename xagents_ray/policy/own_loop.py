@@ -187,17 +187,18 @@ class Agent:
             Diverged: a loss or a gradient is not finite.
         """
         metrics, self._metrics = self._metrics, {}
-        while self._finished.rollouts:
-            before, report = self.env_steps, self._finished.rollouts[0][1]
-            self.env_steps += int(report.steps.sum())
-            self._statistics = merge_all(self._statistics, report.statistics)
-            fill = self._driver.collect(self.env_steps).replay
-            if batches := self._schedule.batches(before, self.env_steps, fill):
-                (metrics,) = self._driver.learn(
-                    batches, self.env_steps, self._statistics
-                )
-                self._statistics = {}
-                check_finite(metrics, self.env_steps)
+        with python_call():
+            while self._finished.rollouts:
+                before, report = self.env_steps, self._finished.rollouts[0][1]
+                self.env_steps += int(report.steps.sum())
+                self._statistics = merge_all(self._statistics, report.statistics)
+                fill = self._driver.collect(self.env_steps).replay
+                if batches := self._schedule.batches(before, self.env_steps, fill):
+                    (metrics,) = self._driver.learn(
+                        batches, self.env_steps, self._statistics
+                    )
+                    self._statistics = {}
+                    check_finite(metrics, self.env_steps)
         return metrics
 
     @property
