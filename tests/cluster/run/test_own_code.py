@@ -56,7 +56,7 @@ def test_an_algorithm_learns_acts_and_is_tuned(cluster: str) -> None:
     weights = [f"dense-{i}/{part}" for i in (0, 1) for part in ("bias", "kernel")]
     assert done.stdout.splitlines() == [
         *["['learner', 'policy', 'replay'] 522 {}"] * 2,
-        str([*weights, "scale-0/factors"]),
+        str(["card", *weights, "files/model.cfg", "scale-0/factors"]),
         "{'complete': 1}",
     ]
 

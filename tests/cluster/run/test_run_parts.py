@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.cluster.run.elastic import ActorClaim
 from xagents_ray.cluster.run.placement import RunParts, remote_class
 from xagents_ray.core.errors import UserError
 from xagents_ray.run.worker_variables import worker_variables
@@ -52,13 +53,14 @@ def test_claims_are_lost_whose_bundles_are_on_no_live_node(
     ]
     table = {"bundles_to_node_id": located}
     parts: Any = RunParts.__new__(RunParts)
-    parts._reserved = SimpleNamespace(group="group", bundles=range(3))
+    parts._claims = [ActorClaim("group", bundle, 1.0, 1.0) for bundle in (1, 2)]
     parts._ray = SimpleNamespace(
         nodes=lambda: nodes,
         util=SimpleNamespace(placement_group_table=lambda group: table),
     )
     assert list(parts.lost_claims()) == lost
-    parts._reserved.group = None  # its parts share the cores of a Ray task
+    # Its parts share the cores of a Ray task.
+    parts._claims = [claim._replace(group=None) for claim in parts._claims]
     assert list(parts.lost_claims()) == []
 
 
