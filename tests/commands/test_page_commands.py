@@ -90,6 +90,9 @@ NOT_RUN = {
     "sh benchmarks/peers.sh": "it installs the peers",
     "ray job submit": "it needs Ray's dashboard",
     "xagents-ray train reinforce": "tests/algorithms/test_new_algorithm.py runs it",
+    "xagents-ray train ppo --env PongNoFrameskip-v4 --preset --n-envs 64 --n-actors": (
+        "tests/cluster/run/test_nodes.py runs such"
+    ),
     "xagents-ray train ppo --env CartPole-v1 --preset --local --seeds": (
         "tests/commands/test_seeds.py runs such"
     ),

@@ -163,6 +163,11 @@ ASKED: list[Case] = [
     ),
     ("ppo", {"learner_gpus": 1.5}, "--learner-gpus 1.5 can't be reserved"),
     (
+        "ppo",
+        {"inference": "learner", "n_actors": "auto"},
+        "--inference learner computes for as many env actors as there are at the start",
+    ),
+    (
         "td3",
         {"inference": "learner", "noise": "parameter"},
         "--noise parameter gives each environment a network of its own",
