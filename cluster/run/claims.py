@@ -124,7 +124,7 @@ def claim_with_memory(
         learner: the learner's claim.
         nbytes: size of the memory that it needs.
     """
-    free = learners_node(nodes, learner).free.get("memory", 0.0)
+    free = learners_node(nodes, learner).free.get("memory") or 0.0
     amount = min(nbytes, int(free))
     return {**learner, "memory": amount} if amount > 0 else learner
 
@@ -135,7 +135,7 @@ def memory_claims(nodes: Sequence[ClusterNode], needs: Sequence[int]) -> list[in
     Each gets what it needs from the node with the most free memory, or what is free
     there if that is less; what runs on such a node today must not be refused.
     """
-    free = [int(node.free.get("memory", 0.0)) for node in nodes]
+    free = [int(node.free.get("memory") or 0) for node in nodes]
     claims = []
     for need in needs:
         most = max(range(len(free)), key=free.__getitem__)

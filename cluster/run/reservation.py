@@ -205,7 +205,7 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
         notes = _notes(ray, nodes, run, bundles[0])  # before it is a holder itself
         needed = learner_bytes(run) if has_memory(nodes) else 0
         learner = claim_with_memory(nodes, bundles[0], needed)
-        if (claimed := learner.get("memory", 0)) < needed:
+        if (claimed := learner.get("memory") or 0) < needed:
             notes = (*notes, unclaimed("learner", needed, claimed))
         if seconds == _FIRST_TRY_SECONDS:
             # Only once: no run may wait for memory that it could do without.
