@@ -57,7 +57,7 @@ def run_claims(
     if n_actors is None:
         most = None
         if flags.actor_cpus is not None:
-            most = max(1, _count_fitting([*free.values()], flags.actor_cpus))
+            most = max(1, count_fitting([*free.values()], flags.actor_cpus))
         cores = acting_cores(nodes, learner, share, spared)
         if flags.follows_nodes:
             n_actors = max(1, min(config.env.n_envs, int(cores), most or int(cores)))
@@ -202,7 +202,7 @@ def _fits(nodes: Sequence[ClusterNode], kind: str, needs: Sequence[float]) -> bo
         return learner <= max(able) + _STEP
     for home, node in enumerate(nodes):
         left = [f - learner * (n == home) for n, f in enumerate(free)]
-        fits = left[home] >= -_STEP and _count_fitting(left, actors[0]) >= len(actors)
+        fits = left[home] >= -_STEP and count_fitting(left, actors[0]) >= len(actors)
         if node.can_learn and fits:
             return True
     return False
@@ -221,7 +221,7 @@ def _rounded(amount: float) -> float:
     return math.floor(amount / _STEP + 1e-6) * _STEP
 
 
-def _count_fitting(free: Sequence[float], cpus: float) -> int:
+def count_fitting(free: Sequence[float], cpus: float) -> int:
     """Return how many claims of some cores fit on nodes with these free cores."""
     return sum(max(0, int(cores / cpus + 1e-6)) for cores in free)
 
@@ -231,6 +231,6 @@ def _even_share(free: Sequence[float], n_actors: int) -> float:
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)
-        if rounded >= _STEP and _count_fitting(free, rounded) >= n_actors:
+        if rounded >= _STEP and count_fitting(free, rounded) >= n_actors:
             return rounded
     return _STEP

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from xagents_ray.cluster.ray.calls import FailureLog
+from xagents_ray.cluster.run.claims import count_fitting
 from xagents_ray.cluster.run.nodes import Bundle, free_by_node, live_nodes, lost_bundles
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import pluralize
@@ -104,8 +105,7 @@ class ElasticClaims:
             return
         free, alive = free_by_node(self._ray), live_nodes(self._ray)
         cores = [free.get(node["NodeID"], {}).get("CPU", 0.0) for node in alive]
-        room = sum(int(each / self._cpus + 1e-6) for each in cores)
-        if count := min(wanted, room):
+        if count := min(wanted, count_fitting(cores, self._cpus)):
             self._pending = self._ray.util.placement_group(
                 [{"CPU": self._cpus}] * count,
                 strategy="SPREAD",

@@ -7,7 +7,11 @@ from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.claims import memory_claims, unclaimed
 from xagents_ray.cluster.run.nodes import Bundle, has_memory, lost_bundles, nodes_of
 from xagents_ray.cluster.run.preflight import shard_bytes
-from xagents_ray.cluster.run.reservation import claimed_group, group_name
+from xagents_ray.cluster.run.reservation import (
+    claimed_group,
+    group_name,
+    strategy_within,
+)
 
 _SECONDS = 2.0
 """Time limit of the claim; without it, shards work as well."""
@@ -58,13 +62,8 @@ class ShardClaims:
         bundle = [*self._claims].index(number)
         if lost_bundles(self._ray, self._group, [bundle]):
             return None
-        strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-        return {
-            "num_cpus": 0,
-            "scheduling_strategy": strategy(
-                self._group, placement_group_bundle_index=bundle
-            ),
-        }
+        strategy = strategy_within(self._ray, self._group, bundle)
+        return {"num_cpus": 0, "scheduling_strategy": strategy}
 
     def release(self) -> None:
         """Release the memory."""
