@@ -254,6 +254,7 @@ def test_a_setting_that_is_wrong_is_refused_before_anything_is_run() -> None:
         next(Bench(peers={}, runs=1, steps=1_000).rounds("td3-pendulum"))
 
 
+@pytest.mark.slow
 def test_throughput_as_it_is_typed(tmp_path: Path) -> None:
     file = tmp_path / "speeds.json"
     words = "throughput --work a2c-cartpole --mode local --runs 1 --steps 800"

@@ -28,6 +28,7 @@ def run(*words: str | Path) -> Result:
     return CliRunner().invoke(cli, [*map(str, words)])
 
 
+@pytest.mark.slow
 def test_a_changed_constant_is_told(tmp_path: Path) -> None:
     for room in ("xagents_ray", "actors", "cluster", "learners"):
         shutil.copytree(ROOT / room, tmp_path / room)

@@ -93,7 +93,7 @@ OU_NOISE = {
         ("ppo", {"env": "CartPole-v1"}, 4),
         ("ppo", {"env": "Pendulum-v1"}, 2),
         ("dqn", {"env": "CartPole-v1", **FIXED}, 4),
-        ("ppo", SHORT_ATARI, 3),
+        pytest.param("ppo", SHORT_ATARI, 3, marks=pytest.mark.slow),
     ],
 )
 def test_sampled_games_are_those_of_training(
@@ -131,7 +131,7 @@ def test_progress_counts_episodes_and_env_steps() -> None:
     ("agent", "settings", "greedy"),
     [
         ("ppo", {"env": "CartPole-v1"}, True),
-        ("ppo", SHORT_ATARI, False),
+        pytest.param("ppo", SHORT_ATARI, False, marks=pytest.mark.slow),
         ("ddpg", OU_NOISE, False),
         ("ppo", {"env": "Pendulum-v1", "sde_frequency": 3}, False),
     ],

@@ -138,6 +138,7 @@ def test_what_is_read_late_is_no_default(read: Callable[[Any], Any]) -> None:
         read(info)
 
 
+@pytest.mark.slow
 def test_an_own_loop_passes_the_info() -> None:
     agent = xagents_ray.Agent(
         "ddpg",
@@ -169,7 +170,11 @@ def test_an_own_loop_passes_the_info() -> None:
     [
         ("Costly", {"local": True}),
         ("Listed", {"local": True}),
-        ("Listed", {"n_actors": 2, "replay_shards": 2, "prioritized": True}),
+        pytest.param(
+            "Listed",
+            {"n_actors": 2, "replay_shards": 2, "prioritized": True},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["Costly-local", "Listed-local", "Listed-ray"],
 )

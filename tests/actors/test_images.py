@@ -177,7 +177,13 @@ def test_every_image_has_a_network(agent: str) -> None:
             assert (sizes == usual) == fits
 
 
-@pytest.mark.parametrize("shape", [(4, 84, 84), (7, 7, 3), (2, 3)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (4, 84, 84),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ((7, 7, 3), (2, 3))),
+    ],
+)
 def test_runs(shape: tuple[int, ...], train: Callable[..., dict[str, Any]]) -> None:
     settings = {"env": "test_images:seen", "local": True}
     kwargs = (f"shape={[*shape]}", 'dtype="uint8"')

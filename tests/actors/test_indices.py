@@ -28,7 +28,9 @@ def numbered(folder: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("workers_import_support")
-@pytest.mark.parametrize("where", ["local", "ray"])
+@pytest.mark.parametrize(
+    "where", ["local", pytest.param("ray", marks=pytest.mark.slow)]
+)
 def test_a_run_repeats_no_index(
     where: str, tmp_path: Path, train: Callable[..., dict[str, Any]]
 ) -> None:

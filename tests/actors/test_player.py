@@ -376,6 +376,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_weights_are_read_without_tensorflow_beside_the_window(tmp_path: Path) -> None:
     """It and the window's renderer end in a segmentation fault in one process."""
     data = Path(__file__).parents[1] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"

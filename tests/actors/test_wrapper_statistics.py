@@ -234,7 +234,9 @@ def mean_of(policy: xagents_ray.Policy) -> Any:
         ("dqn", {"local": True}),  # it has not learned yet
         ("dqn", {"local": True, "buffer_initial_size": 64, **EVALUATED}),
         ("ppo", {"n_steps": 16, "n_envs": 4, "local": True, "policy_lag": 1}),
-        ("ppo", {"n_steps": 16, "n_envs": 4, "n_actors": 2}),
+        pytest.param(
+            "ppo", {"n_steps": 16, "n_envs": 4, "n_actors": 2}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_runs_keep_them(

@@ -261,6 +261,7 @@ def test_what_other_users_can_read_or_write_is_a_warning() -> None:
     assert machine.check_ray_folder(private) is None
 
 
+@pytest.mark.slow
 def test_a_cluster_that_requires_a_token(
     start_cluster: Callable[[str], AbstractContextManager[str]],
 ) -> None:

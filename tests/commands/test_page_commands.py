@@ -38,6 +38,9 @@ PAGES = {
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$|`(xagents-ray [^`\n…]*)`", re.M | re.S)
 LONG = {
+    "docs/guides/distributed.md",
+    "docs/guides/files.md",
+    "docs/guides/runs.md",
     "docs/guides/tuning.md",
     "examples/breakout_acer.py",
     "examples/cartpole_a3c.py",

@@ -58,7 +58,10 @@ def download(tmp_path: Path) -> None:
         ["plot", "history.parquet"],
         ["presets"],
         ["train", "ppo", "--env", "CartPole-v1", *TRAIN, "--local"],
-        ["train", "ppo", "--env", "mine_here:make", *TRAIN, "--n-actors", "1"],
+        pytest.param(
+            ["train", "ppo", "--env", "mine_here:make", *TRAIN, "--n-actors", "1"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["plot", "presets", "train", "train on Ray"],
 )

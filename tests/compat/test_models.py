@@ -266,8 +266,13 @@ assert threads.get_inter_op_parallelism_threads() == 0
 
 @pytest.mark.parametrize(
     "program",
-    [MODELS + A2C, MODELS + ACTORS_AND_CRITICS, THREADS + MODELS + MISTAKES],
-    ids=["a2c", "actors and critics", "mistakes"],
+    [
+        pytest.param(MODELS + A2C, id="a2c"),
+        pytest.param(
+            MODELS + ACTORS_AND_CRITICS, id="actors and critics", marks=pytest.mark.slow
+        ),
+        pytest.param(THREADS + MODELS + MISTAKES, id="mistakes"),
+    ],
 )
 def test_models_of_agents(program: str) -> None:
     done = forked.run(["-c", program], 240)

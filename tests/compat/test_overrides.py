@@ -266,6 +266,7 @@ refused(lambda: marked(Faulty), 'env="Faulty": KeyError: ')
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [STEPS, DATA], ids=["steps", "data"])
 def test_overridden_methods_work(program: str) -> None:
     done = forked.run(["-c", SETUP + program], 240)

@@ -52,7 +52,7 @@ QUICK = {
     ("sac", "vectors"),
     ("a2c", "image and vectors"),
     ("ddpg", "critic inputs"),
-    ("trpo", "memory"),
+    ("a2c", "memory"),
     ("dqn", "masks"),
     ("a3c", "several masked actions"),
     ("acer", "memory and masks"),

@@ -95,7 +95,12 @@ def test_several_actions_are_of_their_space(
     ("agent", "name", "settings"),
     [
         ("a2c", "binary", {"lr": 0.01}),
-        ("ppo", "discrete", {"lr": 0.01, "mini_batches": 2, "max_steps": 8000}),
+        pytest.param(
+            "ppo",
+            "discrete",
+            {"lr": 0.01, "mini_batches": 2, "max_steps": 8000},
+            marks=pytest.mark.slow,
+        ),
         ("trpo", "matrix", {"max_kl": 0.05, "jit": "off"}),
     ],
 )

@@ -36,7 +36,9 @@ EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 # What limits V-trace's rho and c.
 CLIPS = {"a2c": (1.0, 1.0), "a3c": (1.0, 1.0), "impala": (1.3, 0.8)}
-AGENTS = pytest.mark.parametrize("agent", CLIPS)
+AGENTS = pytest.mark.parametrize(
+    "agent", ["a2c", pytest.param("a3c", marks=pytest.mark.slow), "impala"]
+)
 
 
 @reused

@@ -176,7 +176,10 @@ def weights_of(run: RunSpec) -> dict[str, Any]:
     ],
     ids=["model", "function", "seeded", "unknown to NumPy", ".cfg"],
 )
-@pytest.mark.parametrize("given", [("td3", {}), ("sac", {"critics": 3})])
+@pytest.mark.parametrize(
+    "given",
+    [pytest.param(("td3", {}), marks=pytest.mark.slow), ("sac", {"critics": 3})],
+)
 def test_critics_of_one_network_begin_differently(
     make: Callable[[], Any], given: tuple[str, dict[str, Any]]
 ) -> None:
@@ -343,6 +346,7 @@ def named_model() -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.slow
 def test_files_with_whole_models() -> None:
     model = named_model()
     model.save("own.keras")

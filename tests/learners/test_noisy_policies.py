@@ -117,9 +117,9 @@ def test_ratios_to_what_acted_begin_at_1(agent: str, metric: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "widths"),
     [
-        ({}, ()),
+        pytest.param({}, (), marks=pytest.mark.slow),
         ({"replay_ratio": 1}, ()),
-        ({"replay_share": 0.5}, ()),
+        pytest.param({"replay_share": 0.5}, (), marks=pytest.mark.slow),
         ({"replay_share": 0.5}, (ENVS + 3,)),
     ],
 )
@@ -166,6 +166,7 @@ def test_ppo_corrects_replayed_rounds_with_their_noise() -> None:
             assert abs(metrics["kl"]) < 1e-5
 
 
+@pytest.mark.slow
 def test_trpo_measures_divergence_with_the_noise_that_acted() -> None:
     """On every second row, where pairs of environments are alike."""
     case = case_of("trpo", **STEADY)
@@ -184,7 +185,7 @@ def test_trpo_measures_divergence_with_the_noise_that_acted() -> None:
     ("agent", "settings"),
     [
         pytest.param(
-            *each, marks=pytest.mark.slow if each[0] in ("a3c", "impala") else []
+            *each, marks=[] if each[0] in ("acer", "trpo") else pytest.mark.slow
         )
         for each in NETWORKS
     ],

@@ -275,7 +275,9 @@ def test_without_a_lag_the_decoupled_loss_is_the_usual_one(kind: str) -> None:
     assert_same(*ends)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_updates_end_before_the_one_that_is_too_far(compiled: bool) -> None:
     """They leave the weights as the updates before it did, and aren't counted."""
     spec, settings = SPECS["discrete"], {"lr": 0.01, "mini_batches": 2}

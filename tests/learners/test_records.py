@@ -10,6 +10,7 @@ import pytest
 from xagents_ray.core.trajectory import Trajectory
 
 
+@pytest.mark.slow
 def test_the_order_of_fields_changes_no_number() -> None:
     """They are reversed, and there is another one in the middle."""
     command = [sys.executable, phases_by_name.__file__]

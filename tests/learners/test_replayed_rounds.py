@@ -234,7 +234,9 @@ def test_a_run_that_learns_from_its_replay_alone(agent: str) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "settings"),
     [
-        ("ppo", "Pendulum-v1", {**RATIO, "n_steps": 5}),
+        pytest.param(
+            "ppo", "Pendulum-v1", {**RATIO, "n_steps": 5}, marks=pytest.mark.slow
+        ),
         (
             "impala",
             "several:binary",

@@ -166,7 +166,7 @@ def derivatives(layer: Any, given: Any, starts: Any, jit: bool | None = None) ->
     ("kind", "jit"),
     [
         ("lstm", False),
-        ("gru", False),
+        pytest.param("gru", False, marks=pytest.mark.slow),
         pytest.param("lstm", True, marks=pytest.mark.slow),  # A2C's test compiles one
         ("gru", True),
     ],

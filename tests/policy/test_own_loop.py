@@ -104,7 +104,13 @@ agent.close()
 CODES = {"single": SINGLE, "batch": BATCH, "memory": MEMORY}
 
 
-@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, id=name, marks=pytest.mark.slow if name == "batch" else [])
+        for name, code in CODES.items()
+    ],
+)
 def test_it_learns_what_a_run_learns(code: str) -> None:
     """Bit for bit, with the same environments and seed."""
     done = forked.run(["-c", HEAD + code], 120)

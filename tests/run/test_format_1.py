@@ -31,6 +31,8 @@ EARLIER = FILES.parent / "earlier"
 EARLIER_RUNS = {run.parts[-3]: run for run in sorted(EARLIER.glob("trained/*/*/*"))}
 ACTIONS = json.loads((FILES / "actions.json").read_text())
 agents = pytest.mark.parametrize("agent", RUNS)
+# The state of a learner has the same parts for the others.
+_QUICK = ("acer", "dqn", "ppo", "sac")
 
 
 def settings_of(agent: str) -> dict[str, Any]:
@@ -66,8 +68,15 @@ def test_there_are_files_of_each_algorithm() -> None:
 
 @pytest.mark.parametrize(
     "run",
-    [*RUNS.values(), *EARLIER_RUNS.values()],
-    ids=lambda run: f"{run.parts[-5]}-{run.parts[-3]}",
+    [
+        pytest.param(
+            run,
+            id=f"{run.parts[-5]}-{agent}",
+            marks=[] if agent in _QUICK else pytest.mark.slow,
+        )
+        for runs in (RUNS, EARLIER_RUNS)
+        for agent, run in runs.items()
+    ],
 )
 def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
     mine, agent = shutil.copytree(run, tmp_path / "run"), run.parts[-3]
@@ -105,7 +114,13 @@ def test_a_summary_has_failures_by_their_earlier_name(tmp_path: Path) -> None:
     assert result is not None and result.failures == {"env actors": 2}
 
 
-@agents
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(each, marks=[] if each in _QUICK else pytest.mark.slow)
+        for each in RUNS
+    ],
+)
 def test_weights_start_a_run(agent: str) -> None:
     given = sorted(FILES.glob(f"weights/{agent}-*.npz"))
     algorithm = find_algorithm(agent)

@@ -100,7 +100,7 @@ class Arrival:
         if self.done():
             ended(self)
         else:
-            self._ref.clock.callbacks.append((self, ended))
+            self._ref.clock.callbacks.setdefault(self._ref, []).append(ended)
 
 
 class Call(NamedTuple):
@@ -245,7 +245,7 @@ class FakeRay:
         self.now = 1_000.0
         self.actors: list[FakeActor] = []
         self.arriving: list[Ref] = []
-        self.callbacks: list[tuple[Arrival, Callable[[Any], None]]] = []
+        self.callbacks: dict[Ref, list[Callable[[Any], None]]] = {}
         self.experimental = SimpleNamespace(get_local_object_locations=self._locations)
         Ref.clock = self
 
@@ -319,13 +319,12 @@ class FakeRay:
             self.now = min([until, *(a.next_at for a in self.actors), *arrivals])
 
     def _end_transits(self) -> None:
-        for arrival, _ in self.callbacks:
-            arrival.fetch()
+        for ref in self.callbacks:
+            ref.fetch()
         self.arriving = [ref for ref in self.arriving if ref.arrives_at > self.now]
-        ended = [each for each in self.callbacks if each[0].done()]
-        self.callbacks = [each for each in self.callbacks if each not in ended]
-        for arrival, call in ended:
-            call(arrival)
+        for ref in [ref for ref in self.callbacks if ref.is_here]:
+            for call in self.callbacks.pop(ref):
+                call(Arrival(ref))
 
 
 def _is_ready(ref: Ref, fetch_local: bool) -> bool:

@@ -116,6 +116,7 @@ def test_all_that_acting_imports_is_installed(actor_only: Path) -> None:
     assert {*lacking} == _EXTRAS
 
 
+@pytest.mark.slow
 def test_it_acts_for_a_learner_elsewhere(
     actor_only: Path, start_cluster: Callable[..., AbstractContextManager[str]]
 ) -> None:

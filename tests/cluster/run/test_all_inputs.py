@@ -119,7 +119,7 @@ def agents(*quick: str) -> Any:
     )
 
 
-@agents("ppo", "dqn")
+@agents("ppo")
 def test_a_lagged_run_on_ray_is_the_local_one(
     agent: str, train_all: TrainAll, cluster: str
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_lagged_run_on_ray_is_the_local_one(
     check_policy(remote["directory"])
 
 
-@agents("impala")
+@agents()
 def test_a_local_run_continues_exactly_on_ray(
     agent: str, train: Train, train_all: TrainAll, cluster: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from processes import python
 
 _BESIDE = """
@@ -41,6 +42,7 @@ except xagents_ray.UserError as error:
 """
 
 
+@pytest.mark.slow
 def test_beside_another_holder_of_cores(cluster: str) -> None:
     """It waited a minute for the core that the holder has, and then was refused."""
     done = python("-c", _BESIDE.replace("ADDRESS", cluster), timeout=120)

@@ -165,12 +165,14 @@ def test_dqn_learns_all_the_same(
     assert final >= 450
 
 
+@pytest.mark.slow
 def test_ppo_survives() -> None:
     # A fast machine reaches the target after 8 s: the learner dies before that.
     text, _ = _chaos("ppo", 1, _PPO, [_ACTOR, _LEARNER, _ACTOR])
     assert "Reward achieved in" in text
 
 
+@pytest.mark.slow
 def test_a_learner_that_acts_is_replaced() -> None:
     """The env actors keep their environments; rollouts in progress are lost."""
     command = ["train", "ppo", "--env", "CartPole-v1", "--inference", "learner"]

@@ -66,6 +66,7 @@ def test_all_are_closed_at_the_end_and_no_evaluation_is_endless(
     assert len(made) >= 5  # of the probe, two env actors and the evaluator
 
 
+@pytest.mark.slow
 def test_all_are_closed_after_ctrl_c(tmp_path: Path, cluster: str) -> None:
     """One env actor was replaced."""
     log = tmp_path / "log"

@@ -52,7 +52,9 @@ def test_a_loss() -> None:
     assert (run / "history.parquet").is_file()
 
 
-@pytest.mark.parametrize("where", ["local", "ray"])
+@pytest.mark.parametrize(
+    "where", ["local", pytest.param("ray", marks=pytest.mark.slow)]
+)
 def test_a_reward(where: str, cluster: str) -> None:
     Path("own_bad.py").write_text(OWN)
     flags = "ppo --env own_bad:Bad --n-envs 1 --max-steps 100000".split()

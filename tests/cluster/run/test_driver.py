@@ -62,7 +62,7 @@ RUNS = {
 }
 
 
-QUICK = {"dqn-rainbow", "ppo-pong", "sac"}
+QUICK = {"dqn-rainbow"}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ ENDING = r"Stopped by %s\nTo continue: xagents-ray train ppo --resume runs/ppo/\
     ("flags", "delay", "code", "send"),
     [
         (["--local"], None, signal.SIGINT, os.kill),
-        ([], None, signal.SIGINT, os.kill),
+        pytest.param([], None, signal.SIGINT, os.kill, marks=pytest.mark.slow),
         ([], None, signal.SIGTERM, os.killpg),
         pytest.param([], 3.0, signal.SIGINT, os.kill, marks=pytest.mark.slow),
         ([], 6.0, signal.SIGTERM, os.kill),
@@ -254,6 +254,7 @@ def test_a_second_signal_ends_at_once() -> None:
     assert process.communicate()[0] == ""
 
 
+@pytest.mark.slow
 def test_nothing_but_our_lines_on_the_screen() -> None:
     command = [*PPO_COMMAND, "--n-envs", "2"]
     done = python(*command, "--max-steps", "2000", timeout=120)

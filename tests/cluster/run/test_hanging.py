@@ -4,6 +4,7 @@ import json
 import re
 
 import forked
+import pytest
 
 # The shard is stopped by the driver's own process: only there it is known when.
 _HANGING = """
@@ -31,6 +32,7 @@ print(json.dumps([run.reason, run.updates, run.failures]))
 """
 
 
+@pytest.mark.slow
 def test_a_shard_that_hangs_while_it_draws_is_replaced() -> None:
     """The learner answers pings all the time."""
     settings = {"env": "CartPole-v1", "n_envs": 4, "n_actors": 2, "seed": 3}

@@ -147,6 +147,7 @@ class _Output:
             self.wait_for(r"steps: [1-9]")
 
 
+@pytest.mark.slow
 def test_a_run_survives_the_loss_of_a_node() -> None:
     environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": "/tmp"}
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}

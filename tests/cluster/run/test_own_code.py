@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from processes import python
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -121,6 +122,7 @@ train("failing", model=failing, **on_ray)
 """
 
 
+@pytest.mark.slow
 def test_networks_act_learn_and_resume(cluster: str) -> None:
     """Those that NumPy can't compute bring TensorFlow to the env actors.
 
@@ -191,6 +193,7 @@ def test_an_environment_runs_and_its_own_line_is_named(cluster: str) -> None:
         assert "'RuntimeError: the corridor is closed']" in failure
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_module_beside_a_script_is_imported(cluster: str) -> None:
     """And what else lies there, keys and what git ignores, stays here."""
     Path("project").mkdir()
@@ -231,6 +234,7 @@ for name in ("tune", "TuneResult"):
 """
 
 
+@pytest.mark.slow
 def test_environments_of_a_notebook_are_evaluated_and_tuned(cluster: str) -> None:
     """Env actors, the evaluator and a trial know nothing of this `__main__`.
 
@@ -259,6 +263,7 @@ for agent, own in ("ddpg", {}), ("sac", more):
 """
 
 
+@pytest.mark.slow
 def test_goals_are_relabeled_in_a_shard_as_they_are_here(cluster: str) -> None:
     """The environment is one of `__main__`, which the shard has to be sent."""
     out = notebook("goal_envs.py", GOALS, cluster)

@@ -30,7 +30,12 @@ AGENTS: dict[str, dict[str, Any]] = {
         ("dqn", 1, {"prioritized": True}),
         pytest.param("a2c", 2, {}, marks=pytest.mark.slow),  # as IMPALA's
         ("ppo", 1, {"inference": "learner"}),
-        ("impala", 2, {"replay_ratio": 1, "buffer_initial_size": 20}),
+        pytest.param(
+            "impala",
+            2,
+            {"replay_ratio": 1, "buffer_initial_size": 20},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_local_and_one_actor_agree_with_a_lag(
@@ -45,6 +50,7 @@ def test_local_and_one_actor_agree_with_a_lag(
     assert local["policy_lag"]["max"] == lag
 
 
+@pytest.mark.slow
 def test_a_lagged_run_repeats_itself(train_all: TrainAll, cluster: str) -> None:
     settings = {**ENV, **AGENTS["ppo"], "address": cluster, "n_actors": 2}
     first, second = train_all("ppo", [{**settings, "policy_lag": 1}] * 2)
@@ -68,9 +74,8 @@ def test_free_actors_stay_within_the_bound(
         assert run["failures"] == {}
 
 
-@pytest.mark.parametrize(
-    "agent", ["a3c", pytest.param("impala", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["a3c", "impala"])
 def test_agents_whose_actors_run_free_by_default(
     train: Train, cluster: str, agent: str
 ) -> None:
@@ -84,6 +89,7 @@ def test_agents_whose_actors_run_free_by_default(
     assert run["policy_lag"]["max"] > 0
 
 
+@pytest.mark.slow
 def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
     settings = {**ENV, **AGENTS["acer"], "address": cluster, "n_actors": 3}
     run = train("acer", **settings, replay_shards=2, checkpoint_replay=True)
@@ -114,6 +120,7 @@ def test_free_actors_fill_a_replay_as_fast_as_rounds_do(train: Train) -> None:
     assert apart >= 0.95 * rounds, speeds
 
 
+@pytest.mark.slow
 def test_slow_actors_hold_nobody_up(train: Train, cluster: str) -> None:
     """One environment of four takes 0.1 s a step, and the others almost nothing."""
     in_rounds = 4 / 0.1  # env steps per second, where all wait for it

@@ -89,9 +89,11 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        "ppo-pendulum",
         "dqn",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("acer", "sac")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("ppo-pendulum", "acer", "sac")
+        ),
     ],
 )
 def test_a_run_in_two_sessions_is_one(
@@ -132,6 +134,7 @@ def end(process: BaseProcess, number: signal.Signals) -> int | None:
     return process.exitcode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kills",
     [
@@ -182,6 +185,7 @@ PONG = {
 }
 
 
+@pytest.mark.slow
 def test_two_resumes_of_one_checkpoint_are_the_same(
     train: Train, train_all: TrainAll
 ) -> None:
@@ -201,7 +205,7 @@ def test_two_resumes_of_one_checkpoint_are_the_same(
     ("agent", "sessions"),
     [
         ("ppo", [({"n_actors": 1}, True), ({"local": True}, False)]),
-        ("dqn", [({}, False)]),
+        pytest.param("dqn", [({}, False)], marks=pytest.mark.slow),
     ],
 )
 def test_a_run_on_ray_is_resumed(

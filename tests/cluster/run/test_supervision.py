@@ -46,6 +46,7 @@ def test_environments_that_raise_or_hang_are_replaced(cluster: str) -> None:
     assert "Lost and replaced: env actors: 2, rollouts: 2\n" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("failing")
 def test_when_all_fail_the_run_ends_with_their_traceback(cluster: str) -> None:
     """Two rollouts end before each failure, and no episode does."""
@@ -71,6 +72,7 @@ def test_an_environment_that_the_cluster_does_not_know(cluster: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_run_saves_itself_when_ray_dies() -> None:
     words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
@@ -94,6 +96,7 @@ def test_a_run_saves_itself_when_ray_dies() -> None:
     assert "control process" in json.loads((run / "summary.json").read_text())["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("failing")
 def test_env_actors_see_no_gpu(
     start_cluster: Callable[..., AbstractContextManager[str]],

@@ -62,7 +62,7 @@ def scalars(run: Path) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("local", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None:
     where = {"local": True} if local else {"address": cluster, "n_actors": 2}
     names = {"tensorboard_names": "sb3" if local else "xagents"}
@@ -120,6 +120,7 @@ def test_wandb_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (run / "tensorboard").exists()
 
 
+@pytest.mark.slow
 def test_a_run_continues_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is logged in."""
     nobody = {"WANDB_API_KEY": "", "HOME": os.getcwd()}
@@ -129,6 +130,7 @@ def test_a_run_continues_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\nReached --max-steps\n" in out
 
 
+@pytest.mark.slow
 def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
     words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
     words += ["--n-actors", "2", "--replay-shards", "2", "--dashboard"]

@@ -186,6 +186,7 @@ def test_the_preset_trains(swept: tuple[Path, str]) -> None:
     assert done.returncode == 0 and "Reached --max-steps" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_continues(cluster: str) -> None:
     """Finished trials are not repeated; the broken ones are, with their parameters."""
     words = f"{_PPO} {_RANGE} --n-trials 3 --trial-steps 8000 --address {cluster}"
@@ -233,7 +234,10 @@ def _count(*names: str) -> int:
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("number", "send", "own_ray"),
-    [(signal.SIGINT, os.kill, False), (signal.SIGTERM, os.killpg, True)],
+    [
+        pytest.param(signal.SIGINT, os.kill, False, marks=pytest.mark.slow),
+        (signal.SIGTERM, os.killpg, True),
+    ],
 )
 def test_a_signal_ends_a_sweep_in_order(
     number: signal.Signals,
@@ -261,6 +265,7 @@ def test_a_signal_ends_a_sweep_in_order(
     assert states(study().trials) == ["INTERRUPTED"] * 2 + ["WAITING"] * 2
 
 
+@pytest.mark.slow
 def test_trials_that_crash_are_failures_and_the_sweep_continues() -> None:
     """Once the process that trains, once the one of Ray that looks after it."""
     sweep = started(f"{_PPO} --lr 1e-5 1e-2 --n-trials 3 --trial-steps 60000")
@@ -279,6 +284,7 @@ def test_trials_that_crash_are_failures_and_the_sweep_continues() -> None:
     assert has_ended(trainee)
 
 
+@pytest.mark.slow
 def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
     """So one that is to be pruned leaves the cores to the others."""
     settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "quiet": True}
@@ -329,6 +335,7 @@ def test_what_a_trial_raises_is_in_the_study(cluster: str) -> None:
         assert trial.user_attrs["traceback"].startswith("Traceback")
 
 
+@pytest.mark.slow
 def test_a_seeded_sweep_repeats_itself(cluster: str) -> None:
     """Settings that don't fit together fail alone, and are no reason to stop."""
     words = f"{_PPO} --address {cluster} --n-trials 4 --trial-steps 1500 --n-envs 1"
@@ -368,6 +375,7 @@ own.kill()
 """
 
 
+@pytest.mark.slow
 def test_from_python_with_env_actors() -> None:
     """In a program that uses Ray itself; what is the program's own stays as it is."""
     token = "mine" * 16
@@ -406,6 +414,7 @@ def test_what_no_node_has_is_refused_at_once(
     assert study().trials == []
 
 
+@pytest.mark.slow
 def test_a_trial_starts_from_the_weights_and_says_what_a_run_says() -> None:
     """Four thousand steps alone don't get beyond a mean of 40.
 
