@@ -20,6 +20,7 @@ import psutil
 from xagents_ray.cluster.ray import authentication
 from xagents_ray.cluster.ray.closing import CLOSE_SECONDS
 from xagents_ray.cluster.ray.session_folder import create_private_folder
+from xagents_ray.core.process import end_now
 from xagents_ray.core.signals import Signals
 
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -308,11 +309,3 @@ def _set(environment: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def end_now(code: int) -> None:
-    """Exit without Ray's exit handlers, which would wait for lost processes."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)

@@ -19,6 +19,7 @@ from xagents_ray.core.errors import (
     shown,
 )
 from xagents_ray.core.installation import is_complete, missing_package
+from xagents_ray.core.process import end_now
 from xagents_ray.core.version import __version__
 
 HELP = {
@@ -47,7 +48,10 @@ CONTEXT = {
 
 def main() -> NoReturn:
     """Run the command line; a user's mistake exits with 2 and one sentence."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code > 128:  # after a signal TensorFlow may be busy in a thread for long
+        end_now(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

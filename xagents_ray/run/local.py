@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
@@ -17,7 +17,7 @@ from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import BatchPart, assemble_batch
 from xagents_ray.core.env_shares import EnvShares
-from xagents_ray.core.errors import pluralize
+from xagents_ray.core.errors import Stopped, pluralize
 from xagents_ray.core.inference import InferenceLost
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
@@ -55,6 +55,7 @@ _THREADS_KEPT = (
     "--learner-threads has no effect here: TensorFlow is in use in this process "
     "already, on {}; call the functions of tf.config.threading before its first network"
 )
+_POLL_SECONDS = 0.1
 _SHORT_SECONDS = 0.1
 """Shorter phases may delay a signal: another thread for them would cost 0.2 ms."""
 
@@ -76,6 +77,7 @@ class LocalDriver:
     ) -> None:
         self._run, self._config = run, run.config.algorithm
         self._thread = ThreadPoolExecutor(1, "learner")
+        self._is_stopping = self._is_abandoned = False
         tensorflow = load_tensorflow()
         self._learner, self.notes = self._learning(lambda: make_learner(run))
         self.learner_threads = run.busy_cores(threads := tensorflow.threads())
@@ -168,8 +170,20 @@ class LocalDriver:
             try:
                 self._act(self._lag)
             finally:
-                self._take(ended.result())
+                self._take(self._result(ended))
         return self.drain()
+
+    def _result(self, phase: "Future[PhaseOutputs]") -> PhaseOutputs:
+        """Wait for a learning phase; XLA can't be interrupted while it compiles.
+
+        Raises:
+            Stopped: the run ends before its first phase has: nothing was learned.
+        """
+        while self._seconds == math.inf and not wait([phase], _POLL_SECONDS).done:
+            if self._is_stopping:
+                self._is_abandoned = True
+                raise Stopped
+        return phase.result()
 
     def _take(self, outputs: PhaseOutputs) -> None:
         """Take the metrics and weights of a phase; update the replay's priorities."""
@@ -258,12 +272,13 @@ class LocalDriver:
 
     def stop(self) -> None:
         """Stop work in progress early."""
+        self._is_stopping = True
         self._actor.stop()
         self._learner.stop()
         self._evaluations.stop()
 
     def close(self) -> None:
-        self._thread.shutdown()
+        self._thread.shutdown(wait=not self._is_abandoned)
         with ExitStack() as stack:  # closes all, even if one raises
             for each in (self._goal_rewards, self._learner.server):
                 if each is not None:
@@ -272,7 +287,13 @@ class LocalDriver:
             stack.callback(self._actor.close)
 
     def _learning(self, work: Callable[[], _T]) -> _T:
-        """Return the result of a function, run in the learner's thread."""
+        """Return the result of a function, run in the learner's thread.
+
+        Raises:
+            Stopped: the learner is busy with a phase that nobody waits for.
+        """
+        if self._is_abandoned:
+            raise Stopped
         return self._thread.submit(work).result()
 
 

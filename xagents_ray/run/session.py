@@ -290,7 +290,7 @@ class Session:
             if note := self._saves.finish():
                 self._display.note(note)
         except Stopped:
-            self._display.warn("The learner was busy: the newest checkpoint is older.")
+            self._display.warn("The learner was busy: its newest state is not saved.")
         video, path = None, self._directory.path
         if not is_stopped:
             run = replace(self._run, longest_episode=self._progress.longest_episode)
