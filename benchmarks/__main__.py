@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from benchmarks import alternated, commits, mutation
+from benchmarks import capacity as prediction
 from benchmarks import chart as charts
 from benchmarks import cores as stepping
 from benchmarks import driver as drivers_work
@@ -62,6 +63,7 @@ for each in (
     parts.weights,
     stepping.cores,
     drivers_work.driver,
+    prediction.capacity,
     learns.learning,
     seen.inputs,
 ):
@@ -240,12 +242,20 @@ def memory() -> None:
 @click.option("--agent", "agents", type=click.Choice(["ppo", "dqn"]), multiple=True)
 @click.option("--actors", type=click.IntRange(min=1), multiple=True)
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--step-ms", default=10.0, show_default=True, help="Sleep of an environment's step."
+)
 @click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
 def scaling(
-    agents: tuple[str, ...], actors: tuple[int, ...], runs: int, file: TextIO | None
+    agents: tuple[str, ...],
+    actors: tuple[int, ...],
+    runs: int,
+    step_ms: float,
+    file: TextIO | None,
 ) -> None:
     """Env steps a second by number of env actors; default: 1, 8 and 32."""
-    done = growth.measure(agents or ("ppo", "dqn"), actors or (1, 8, 32), runs)
+    counts = actors or (1, 8, 32)
+    done = growth.measure(agents or ("ppo", "dqn"), counts, runs, step_ms)
     if file is not None:
         json.dump([run._asdict() for run in done], file, indent=1)
         file.write("\n")

@@ -25,6 +25,33 @@ _LEAST = 20
 _SHARDS = 4
 
 
+class _Ray:
+    """The module `ray`, and the CPU seconds that each call of an actor costs."""
+
+    call_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.exceptions = importlib.import_module("ray.exceptions")
+
+    @classmethod
+    def spend(cls) -> None:
+        """Take as long as a call of an actor does."""
+        until = time.process_time() + cls.call_seconds
+        while cls.call_seconds and time.process_time() < until:
+            pass
+
+    @staticmethod
+    def wait(
+        references: Sequence["_Result"], num_returns: int, **_limits: Any
+    ) -> tuple[list["_Result"], list["_Result"]]:
+        ready = [each for each in references if each.is_ready]
+        return ready[:num_returns], []
+
+    @staticmethod
+    def get(reference: "_Result", timeout: float) -> Any:
+        return reference.result()
+
+
 class _Result:
     """A reference to a result, which is also its future."""
 
@@ -54,6 +81,7 @@ class _Method:
         self._value = value
 
     def remote(self, *_arguments: Any) -> Any:
+        _Ray.spend()
         return _Result(self._value)
 
 
@@ -68,6 +96,7 @@ class _Rollouts:
         return self
 
     def remote(self, *_arguments: Any) -> tuple[_Result, _Result]:
+        _Ray.spend()
         report = _Result(self._report, is_ready=False)
         self._requested.append(report)
         return _Result(), report
@@ -80,24 +109,6 @@ class _Actor:
         self.rollout = _Rollouts(requested)
         self.ready, self.start = _Method(), _Method(1)
         self.insert = _Method((Fill(1_000, False), 0.0))
-
-
-class _Ray:
-    """The module `ray`; its calls cost nothing."""
-
-    def __init__(self) -> None:
-        self.exceptions = importlib.import_module("ray.exceptions")
-
-    @staticmethod
-    def wait(
-        references: Sequence[_Result], num_returns: int, **_limits: Any
-    ) -> tuple[list[_Result], list[_Result]]:
-        ready = [each for each in references if each.is_ready]
-        return ready[:num_returns], []
-
-    @staticmethod
-    def get(reference: _Result, timeout: float) -> Any:
-        return reference.result()
 
 
 def wake_seconds(actors: int, burst: int) -> float:
@@ -151,8 +162,15 @@ def wake_seconds(actors: int, burst: int) -> float:
     show_default=True,
     help="Number of rollouts that end at once; repeatable.",
 )
-def driver(actors: Sequence[int], burst: Sequence[int]) -> None:
+@click.option(
+    "--call-ms",
+    default=0.0,
+    show_default=True,
+    help="CPU time that a call of Ray's costs, which the fakes take then.",
+)
+def driver(actors: Sequence[int], burst: Sequence[int], call_ms: float) -> None:
     """Time a wake of the driver with fake env actors, without Ray's own calls."""
+    _Ray.call_seconds = call_ms / 1_000
     click.echo("| env actors | rollouts a wake | ms a wake | ms a rollout |")
     click.echo("|---|---|---|---|")
     for count in actors:

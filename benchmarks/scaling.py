@@ -11,7 +11,6 @@ import click
 import gymnasium as gym
 import numpy as np
 
-_STEP_SECONDS = 0.01
 _ENVS_PER_ACTOR = 4
 _ROUNDS = {"ppo": 8, "dqn": 60}
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -21,6 +20,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "train_frequency": 32,
         "rollout_length": 16,
         "buffer_initial_size": 100,
+        "asynchronous": True,
     },
 }
 _ROWS = {"ppo": 128, "dqn": 16}
@@ -33,10 +33,13 @@ print(json.dumps([result.steps_per_second, result.policy_lag, result.profile]))
 
 
 class Sleeper(gym.Env[Any, Any]):
-    """A simulator that sleeps for 10 ms per step; episodes have 200 steps."""
+    """A simulator that sleeps in each step; episodes have 200 steps."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (8,), np.float32)
     action_space = gym.spaces.Discrete(4)
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
 
     def reset(self, **settings: Any) -> Any:
         super().reset(seed=settings.get("seed"))
@@ -45,7 +48,7 @@ class Sleeper(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         """Sleep; truncate after 200 steps."""
-        time.sleep(_STEP_SECONDS)
+        time.sleep(self._seconds)
         self._steps += 1
         return self._observe(), float(action == 0), False, self._steps == 200, {}
 
@@ -61,21 +64,24 @@ class Run(NamedTuple):
     profile: dict[str, Any]
 
 
-def measure(agents: tuple[str, ...], actors: tuple[int, ...], runs: int) -> list[Run]:
+def measure(
+    agents: tuple[str, ...], actors: tuple[int, ...], runs: int, step_ms: float
+) -> list[Run]:
     """Run all combinations in turn, `runs` times, and print the table."""
     done = []
     for _ in range(runs):
         for agent in agents:
-            done += [_run(agent, count) for count in actors]
+            done += [_run(agent, count, step_ms) for count in actors]
     _print(done)
     return done
 
 
-def _run(agent: str, n_actors: int) -> Run:
+def _run(agent: str, n_actors: int, step_ms: float) -> Run:
     n_envs = _ENVS_PER_ACTOR * n_actors
     settings = {
         **_SETTINGS[agent],
         "env": f"{__name__}:Sleeper",
+        "env_kwargs": [f"seconds={step_ms / 1_000}"],
         "vectorization": "sync",
         "n_envs": n_envs,
         "n_actors": n_actors,
