@@ -155,6 +155,13 @@ def test_settings_that_a_sweep_has_none_of(name: str) -> None:
         planned(**{name: 10})
 
 
+def test_trials_have_a_number_of_env_actors() -> None:
+    """It is refused before Ray starts, and leaves no study."""
+    with pytest.raises(UserError, match="--n-actors auto gives a run what is free"):
+        planned(n_actors="auto", lr=(1e-4, 1e-3))
+    assert not Path("runs").exists()
+
+
 def test_several_trials_need_something_that_varies() -> None:
     said = r"^Nothing varies, so 6 trials .* several values, as in --lr 1e-5 1e-2, or"
     with pytest.raises(UserError, match=said):

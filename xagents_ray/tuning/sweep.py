@@ -163,6 +163,11 @@ def plan_of(
     with mistakes:
         requests = _requests(algorithm, of_trials, spaces)
     mistakes.report()
+    if any(each.config.placement.follows_nodes for each in requests):
+        raise UserError(
+            "--n-actors auto gives a run what is free, and trials share it: give "
+            "--n-actors a number, or leave it out."
+        )
     whole = {name: value for each in requests for name, value in each.settings.items()}
     left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "config", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
