@@ -9,6 +9,8 @@ from xagents_ray.core.errors import Broken, one_line, shortage
 _REPORT_SECONDS = 30.0
 START_SECONDS = 600.0
 """Time limit for a learner to start once it is placed."""
+COMPILING_SECONDS = 1.0
+"""Time for which a first phase may continue after a signal; XLA can't be stopped."""
 
 
 class LearnerStart:

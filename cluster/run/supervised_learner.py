@@ -9,6 +9,7 @@ from xagents_ray.cluster.ray.calls import LateError, RayCalls
 from xagents_ray.cluster.ray.store_backoff import StoreBackoff
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.learner_start import (
+    COMPILING_SECONDS,
     START_SECONDS,
     LearnerStart,
     learner_failure,
@@ -50,13 +51,11 @@ class SupervisedLearner:
         self._make, self._patience = make, patience
         self._start = LearnerStart(calls, timeout)
         self.threads = self._requested = self._failures = 0
-        self.notes: list[str] = []
         self._phases: deque[RequestedPhase] = deque()
-        self._finished: list[dict[str, float]] = []
+        self.notes, self._finished = list[str](), list[dict[str, float]]()
         self._priority_updates: list[Any] = []
-        self._backoff = StoreBackoff(calls)
         self._longest, self._is_abandoned = 0.0, False
-        self.snapshot = LastSnapshot(calls)
+        self._backoff, self.snapshot = StoreBackoff(calls), LastSnapshot(calls)
         self.actor = make()
         self._started = self.actor.start.remote()
         self.version = 1
@@ -64,8 +63,8 @@ class SupervisedLearner:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a lost learner has not been replaced."""
-        return self._start.is_pending
+        """Whether a lost learner is not replaced, or a busy one not waited for."""
+        return self._start.is_pending or self._is_abandoned
 
     def wait_until_ready(self) -> None:
         """Wait until the learner has its initial weights."""
@@ -144,8 +143,10 @@ class SupervisedLearner:
             self._phases.clear()  # earlier results can be saved
             raise
         except Stopped:
-            if self._phases:  # the learner is alive and busy
+            if self._phases and self._longest:  # the learner is alive and busy
                 raise
+            self._phases.clear()  # the first is being compiled, and nothing was learned
+            self._is_abandoned = True
 
     def _wait_for_oldest(self) -> None:
         phase, actor = self._phases[0], self.actor
@@ -173,7 +174,8 @@ class SupervisedLearner:
             metrics: dict[str, float] = self._get(phase.metrics, phase=phase)
         except Stopped:
             self.actor.stop.options(concurrency_group="control").remote()
-            metrics = self._get(phase.metrics, patience=self._patience)
+            patience = self._patience if self._longest else COMPILING_SECONDS
+            metrics = self._get(phase.metrics, patience=patience)
         self._backoff.reset()
         self._available, self._failures = phase.weights, 0
         if phase.takes_errors:

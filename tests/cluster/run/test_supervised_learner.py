@@ -578,6 +578,21 @@ def test_a_signal_ends_a_phase_after_its_pass(
     assert setup.services[0].is_stopped
 
 
+def test_a_first_phase_that_is_compiled_is_not_waited_for(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with the state before it, without asking the busy learner."""
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    setup = _Setup(ray, seconds=30.0)
+    before = setup.learner.snapshot.arrays
+    setup.learn([Ref("drawn")])
+    began = ray.now
+    setup.signals.press(2)
+    assert setup.updates() == []
+    assert ray.now - began < 3
+    assert setup.learner.is_missing and setup.learner.snapshot.arrays is before
+
+
 @pytest.mark.parametrize("dies_before_it", [True, False])
 def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
     ray: FakeRay, monkeypatch: pytest.MonkeyPatch, dies_before_it: bool
