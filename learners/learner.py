@@ -1,15 +1,14 @@
 """The learner of a run: state, normalization and publishing around its algorithm."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, final
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.core.batches import Batch
+from xagents_ray.core.batches import Batch, PhaseBatch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class
@@ -17,9 +16,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
-    FloatArray,
     PhaseOutputs,
-    PriorityUpdate,
     Weights,
 )
 from xagents_ray.learners import runtime
@@ -39,6 +36,7 @@ from xagents_ray.learners.padding import (
     split_batches,
     widen_rounds,
 )
+from xagents_ray.learners.phase_results import PhaseResults
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import Phase
@@ -105,12 +103,12 @@ class Learner:
             runtime.check_source(self.algorithm)
         self._version = setup.counter(VERSION.removeprefix(COUNT))
         self._env_steps = setup.counter("env_steps")
-        normalized = self.normalizer.named(row.models[0].name)
-        self.state = LearnerState(
-            setup.models, setup.optimizers, {**normalized, **setup.variables}
-        )
+        variables = {**self.normalizer.named(row.models[0].name), **setup.variables}
+        self.state = LearnerState(setup.models, setup.optimizers, variables)
         self._compiled = compiled
-        self._widths = self._round_widths(n_envs)
+        self._widths: tuple[int, ...] = ()
+        if n_envs is not None and row.on_policy and "valid" in self._data.fields:
+            self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
         noise, state = layouts[0].noise_units, layouts[0].state_units
         signature = self._data.signature(spec, noise, state), _FACTS
@@ -130,12 +128,12 @@ class Learner:
         return float(self._remaining())
 
     def learn(
-        self, batch: Batch, env_steps: int, statistics: Statistics, version: int
+        self, batch: PhaseBatch, env_steps: int, statistics: Statistics, version: int
     ) -> PhaseOutputs:
         """Run one learning phase; return its results.
 
         Args:
-            batch: data to learn from.
+            batch: data to learn from, or chunks of it.
             env_steps: env steps of the whole run, after the batch was collected.
             statistics: moments of the steps since the last phase, merged before this
                 phase. An on-policy phase merges those of observations afterwards,
@@ -165,28 +163,40 @@ class Learner:
         """Return the weights to act with, published under this version."""
         return self._weights(version, self._publish(tf.constant(version, tf.int64)))
 
-    def _run(self, batch: Batch, env_steps: int, version: int) -> PhaseOutputs:
+    def _run(self, batch: PhaseBatch, env_steps: int, version: int) -> PhaseOutputs:
         """Run one learning phase without updating the normalizer."""
-        data = self._data.of(batch)
-        count, width = len(data.rewards), data.rewards.shape[-1]
-        if self._widths:
-            data = widen_rounds(data, self._widths)
-        is_split = self._pads_batches and not self._data.is_joint
-        packed, errors, later = list[FloatArray](), list[FloatArray](), count
-        for chunk in split_batches(data) if is_split else [data]:
-            later -= len(chunk.rewards)
+        results, flat = PhaseResults(), None
+        for chunk, width, later in self._chunks(batch, results):
             new = self.version if later else version
             numbers, flat, own = self._run_chunk(chunk, env_steps, new, width, later)
-            packed.append(numbers.numpy())
-            if own is not None:
-                errors.append(own.numpy()[: int(packed[-1][-1])])
-        metrics = unpack_metrics(self._names, sum(packed[1:], packed[0]))
-        priorities = None
-        if errors and (rows := batch.rows) is not None:
-            done = int(metrics["updates"])  # fewer if it was stopped
-            updated = np.concatenate(errors).reshape(-1)
-            priorities = PriorityUpdate(rows[:done].reshape(-1, 2), updated)
-        return PhaseOutputs(metrics, self._weights(version, flat), priorities)
+            del chunk
+            results.add(numbers.numpy(), own)
+        assert flat is not None
+        metrics = unpack_metrics(self._names, results.packed)
+        return PhaseOutputs(metrics, self._weights(version, flat), results.priorities)
+
+    def _chunks(
+        self, batch: PhaseBatch, results: PhaseResults
+    ) -> Iterator[tuple[Any, int, int]]:
+        """Yield chunks, their widths without padding, and how many batches follow.
+
+        None follow after `stop`. The rows of the samples are added to the results.
+        """
+        is_whole = isinstance(batch, Batch)
+        later, parts = (0, iter([batch])) if is_whole else batch
+        for part in parts:
+            data = self._data.of(part)
+            results.rows.append(part.rows)
+            del part
+            width, later = data.rewards.shape[-1], max(later, len(data.rewards))
+            if not is_whole and self._stopping:  # nothing more is learned
+                return (yield data, width, 0)
+            if self._widths:
+                data = widen_rounds(data, self._widths)
+            is_split = self._pads_batches and not self._data.is_joint
+            for chunk in split_batches(data) if is_split else [data]:
+                later -= len(chunk.rewards)
+                yield chunk, width, later
 
     def _run_chunk(
         self, data: Any, env_steps: int, version: int, width: int, later: int
@@ -260,16 +270,6 @@ class Learner:
                 f"{self._row.name} returns no errors of what it samples: leave out "
                 "--prioritized."
             )
-
-    def _round_widths(self, n_envs: int | None) -> tuple[int, ...]:
-        """Return the widths to which rounds are padded; none for no padding."""
-        if (
-            n_envs is None
-            or "valid" not in self._data.fields
-            or not self._row.on_policy
-        ):
-            return ()
-        return round_widths(n_envs, self._config.replay is not None)
 
     def _learn(
         self, tensors: dict[str, tf.Tensor], facts: tf.Tensor

@@ -239,10 +239,14 @@ class RayCalls:
         return lost
 
     def is_argument(self, error: BaseException) -> bool:
-        """Return whether a call did not run because one of its arguments is lost."""
+        """Return whether a call failed because one of its arguments is lost.
+
+        That includes what the call itself fetches.
+        """
         errors = self.ray.exceptions
         dead = errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError
-        lost = errors.ObjectLostError, errors.OutOfMemoryError, *dead
+        late = errors.GetTimeoutError
+        lost = errors.ObjectLostError, errors.OutOfMemoryError, late, *dead
         return isinstance(getattr(error, "cause", None), lost)
 
     def is_inference(self, error: BaseException) -> bool:

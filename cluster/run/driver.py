@@ -279,11 +279,9 @@ class RayDriver:
         return self._shards.sample(batches, config.buffer_batch_size, generator)
 
     def _update_priorities(self, shards: ReplayShards) -> None:
-        """Send the priority updates of past phases to the replay.
-
-        This happens before the next round overwrites the sampled transitions.
-        """
-        if self._takes_errors and (updates := self._learner.priority_updates()):
+        """Update priorities, before a round overwrites what is still to be learned."""
+        waits = self._takes_errors or shards.is_pulled
+        if waits and (updates := self._learner.priority_updates()):
             shards.update(updates)
 
     def _start_replay(self) -> ReplayShards | None:
@@ -291,10 +289,10 @@ class RayDriver:
         config, on_policy = self._config.replay, self._run.algorithm.on_policy
         if config is None:
             return None
-        make, size = self._parts.shard, rollout_bytes(self._run)
-        calls, n_envs = self._calls, self._run.config.env.n_envs
-        count = config.replay_shards
-        return ReplayShards(calls, count, make, on_policy, size, n_envs)
+        run, calls, make = self._run, self._calls, self._parts.shard
+        count, n_envs = config.replay_shards, run.config.env.n_envs
+        size, batch = rollout_bytes(run), run.batch_bytes
+        return ReplayShards(calls, count, make, on_policy, size, n_envs, batch)
 
 
 def start_ray_driver(

@@ -9,7 +9,8 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.own_ray import object_store_size
-from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
+from xagents_ray.cluster.run.feed import bytes_in_flight
+from xagents_ray.cluster.run.shard_pieces import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
 from xagents_ray.run.prepare import replay_entry_bytes
@@ -115,7 +116,7 @@ def store_bytes(run: RunSpec) -> int:
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
     if replay is not None:
-        bytes_ += 3 * run.sampled_bytes * (2 if ahead else 1)
+        bytes_ += 3 * bytes_in_flight(run) * (2 if ahead else 1)
         if run.config.run.checkpoint_replay:
             bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES
     return bytes_
@@ -131,7 +132,7 @@ def learner_bytes(run: RunSpec) -> int:
     ahead = run.config.pipeline.ahead > 0
     _, state = weights_bytes(run)
     gradients = state // _STATE_COPIES
-    data = run.sampled_bytes + (rollout_bytes(run) if run.learns_online else 0)
+    data = bytes_in_flight(run) + (rollout_bytes(run) if run.learns_online else 0)
     return _LEARNER_BYTES + state + gradients + data * (1 + ahead)
 
 

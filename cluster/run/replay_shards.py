@@ -1,9 +1,7 @@
 """The replay service of a run: shards, replaced by empty ones if they fail."""
 
-import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,12 @@ import numpy as np
 
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
 from xagents_ray.cluster.ray.store_backoff import StoreBackoff
+from xagents_ray.cluster.run.feed import chunk_size
+from xagents_ray.cluster.run.shard_pieces import ShardPieces
 from xagents_ray.core.errors import Broken, UserError, one_line
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.run.replay_buffer import shard_bounds
-from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
-from xagents_ray.storage.checkpoints import (
-    read_replay_piecemeal,
-    replay_file,
-    replay_files,
-)
+from xagents_ray.storage.checkpoints import replay_file, replay_files
 
 _LIMIT_SECONDS = 120.0
 _PING_SECONDS = 30.0
@@ -29,10 +24,6 @@ _NETWORK_SECONDS = 600.0
 _BYTES_PER_SECOND = 2**20
 """Slowest supported network; extends that limit by the size of the data."""
 _TRIES = 4
-PIECE_BYTES = 32 << 20
-"""Size of the pieces in which a shard is saved and loaded."""
-PIECES_IN_TRANSIT = 3
-"""Maximum number of pieces in the object store at a time."""
 
 
 class ReplayShards:
@@ -47,7 +38,10 @@ class ReplayShards:
         round_bytes: size of a round's trajectories, in bytes.
         total_envs: environments of the run, whose data the shards divide; 0 if
             it is unknown, and every shard gets all trajectories.
+        batch_bytes: size of a batch, in bytes; 0 if phases are never pulled in chunks.
     Attributes:
+        is_pulled: whether samples of a phase since the last insertion are pulled, so
+            that the next one must wait for the learner.
         actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
         seconds: seconds spent on insertions so far.
@@ -63,11 +57,13 @@ class ReplayShards:
         draws_trajectories: bool,
         round_bytes: int = 0,
         total_envs: int = 0,
+        batch_bytes: int = 0,
     ) -> None:
         self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories
+        self._batch_bytes, self.is_pulled = batch_bytes, False
         self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
-        self._backoff = StoreBackoff(calls)
+        self._backoff, self._pieces = StoreBackoff(calls), ShardPieces(calls)
         self._fills = [Fill(0, False)] * count
         bounds = shard_bounds(total_envs, count)
         self._envs = [range(*each) for each in pairwise(bounds)]
@@ -111,6 +107,7 @@ class ReplayShards:
             for number in range(len(self.actors))
         }
         if trajectories:
+            self.is_pulled = False
             parts = {number: part for number, part in parts.items() if part}
         calls = {n: self.actors[n].insert.remote(*part) for n, part in parts.items()}
         lost: set[Any] = set()
@@ -146,8 +143,8 @@ class ReplayShards:
             batch_size: number of transitions, or of trajectories per environment.
             generator: generator that draws each shard's share.
         Returns:
-            References to the shards' samples, each with the index of its shard; none
-            from empty shards.
+            References to the shards' samples, or receipts for those that are pulled,
+            each with the index of its shard; none from empty shards.
         """
         sizes = np.array([fill.sampled for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
@@ -157,11 +154,18 @@ class ReplayShards:
         else:
             shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
             asked = [(1, share) for share in shares.tolist()]
+        chunk = chunk_size(batches, self._batch_bytes)
+        self.is_pulled = self.is_pulled or chunk > 0
         return {
-            self.actors[number].sample.remote(count, share): number
+            self._sample(self.actors[number], count, share, chunk): number
             for number, (count, share) in enumerate(asked)
             if share
         }
+
+    def _sample(self, actor: Any, count: int, share: int, chunk: int) -> Any:
+        if chunk:
+            return actor.draw.remote(actor, count, share, chunk)
+        return actor.sample.remote(count, share)
 
     def save(self, directory: Path) -> None:
         """Write the shards' files to a directory on this node.
@@ -171,7 +175,7 @@ class ReplayShards:
         """
         for number, actor in enumerate(self.actors):
             try:
-                write_piecemeal(directory / replay_file(number), self._arrays(actor))
+                self._pieces.write(directory / replay_file(number), actor)
             except LateError as error:
                 raise OSError("a shard of the replay takes too long") from error
             except self._calls.ray.exceptions.RayError as error:
@@ -192,7 +196,7 @@ class ReplayShards:
             file = files.get(replay_file(number))
             try:
                 if file is not None:
-                    self._load(actor, file)
+                    self._pieces.read(file, actor)
             except (LateError, self._calls.ray.exceptions.RayError) as error:
                 filling = f"Replay shard {number} can't be filled from {file}"
                 reason = remote_traceback(error) or "it died or hangs"
@@ -211,37 +215,6 @@ class ReplayShards:
             for trajectory, each in zip(trajectories, envs, strict=True)
             if each.start < own.stop and own.start < each.stop
         ]
-
-    def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
-        """Yield a shard's arrays with only a few pieces in transit at a time."""
-
-        def data(name: str, nbytes: int) -> Iterator[Any]:
-            firsts = range(0, nbytes, PIECE_BYTES)
-            calls = (actor.piece.remote(name, n, n + PIECE_BYTES) for n in firsts)
-            return self._results(calls)
-
-        arrays = self._calls.get(actor.open.remote(), _LIMIT_SECONDS)
-        for name, (dtype, shape) in arrays.items():
-            nbytes = np.dtype(dtype).itemsize * math.prod(shape)
-            yield Piecemeal(name, dtype, shape, data(name, nbytes))
-
-    def _load(self, actor: Any, file: Path) -> None:
-        arrays = self._calls.get(actor.open.remote(), _LIMIT_SECONDS)
-        for each in read_replay_piecemeal(file, arrays, PIECE_BYTES):
-            puts = (actor.put.remote(each.name, piece) for piece in each.pieces)
-            for _ in self._results(puts):
-                pass
-        self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
-
-    def _results(self, calls: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results of calls in order, with only a few calls pending."""
-        pending: deque[Any] = deque()
-        for call in calls:
-            pending.append(call)
-            if len(pending) == PIECES_IN_TRANSIT:
-                yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
-        while pending:
-            yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
 
     def _finish_insertion(
         self, number: int, call: Any, trajectories: Sequence[Any], all_lost: set[Any]

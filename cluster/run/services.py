@@ -3,19 +3,22 @@
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batches import BatchPart, assemble_batch
+from xagents_ray.cluster.run.feed import Receipt, pull
+from xagents_ray.core.batches import BatchPart, Chunks, assemble_batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.trajectory import (
     Array,
     Fill,
+    IntArray,
     PhaseOutputs,
     PriorityUpdate,
     Replayed,
@@ -46,6 +49,8 @@ class ReplayService:
         self._work = threading.Lock()
         self._fault: UserError | None = None
         self._rewards: GoalRewards | None = None
+        self._draws = dict[int, Any]()
+        self._n_draws = 0
 
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
@@ -85,6 +90,8 @@ class ReplayService:
             raise self._fault
         began = time.perf_counter()
         with self._work:
+            if trajectories:
+                self._draws.clear()
             for trajectory in trajectories:
                 own = slice_envs(trajectory, self._first, self._end)
                 if own is not None:
@@ -127,9 +134,37 @@ class ReplayService:
         except UserError as error:
             self._fault = error
             raise
-        if drawn.rows is not None:
-            return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
-        return drawn
+        return self._numbered(drawn)
+
+    def draw(self, shard: Any, batches: int, count: int, chunk: int) -> Receipt:
+        """Draw like `sample`, to return the data by `fetch` until the next insertion.
+
+        Args:
+            shard: the handle of this shard, for the receipt.
+            batches: number of batches, K.
+            count: number of transitions per batch.
+            chunk: number of batches of the run to fetch at a time.
+        """
+        try:
+            with self._work, errors_name_line(str(self._run.config.env.env)):
+                drawn = self._replay.draw(batches, count)
+        except UserError as error:
+            self._fault = error
+            raise
+        self._n_draws += 1
+        self._draws[self._n_draws] = drawn
+        return Receipt(shard, self._n_draws, batches, count, chunk)
+
+    def fetch(self, number: int, items: IntArray) -> Transitions:
+        """Return transitions of a draw by its number; see `TransitionReplay.fetch`."""
+        with self._work:
+            return self._numbered(self._replay.fetch(self._draws[number], items))
+
+    def _numbered(self, drawn: Any) -> Any:
+        """Return samples with the run's numbers of environments, if they have any."""
+        if drawn.rows is None:
+            return drawn
+        return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
 
     def update(self, *updates: PriorityUpdate) -> int:
         """Update priorities; return how many of the transitions were overwritten."""
@@ -188,23 +223,46 @@ class LearnerService:
         version: int,
         env_steps: int,
         statistics: Statistics,
-        *batch: BatchPart,
+        *batch: BatchPart | Receipt,
     ) -> PhaseOutputs:
         """Run one learning phase; return its results.
+
+        If a shard fails while its samples are fetched, nothing of the phase is learned.
 
         Args:
             version: version of the weights after the phase.
             env_steps: env steps of the run, after the batch was collected.
             statistics: statistics of the steps since the previous phase.
-            batch: trajectories of a round, and each replay shard's samples.
+            batch: trajectories of a round, and each replay shard's samples, or its
+                receipt for them.
         """
         began = time.perf_counter()
         replay = self._run.config.algorithm.replay
         size = 0 if replay is None else replay.buffer_batch_size
-        data = assemble_batch(batch, size, [self._run.seed, env_steps])
-        outputs = self._learner.learn(data, env_steps, statistics, version)
+        seed = [self._run.seed, env_steps]
+        receipts = [each for each in batch if isinstance(each, Receipt)]
+        if receipts:
+            chunks = pull(receipts, size, seed)
+            outputs = self._learn_chunks(chunks, env_steps, statistics, version)
+        else:
+            whole = [each for each in batch if not isinstance(each, Receipt)]
+            data = assemble_batch(whole, size, seed)
+            outputs = self._learner.learn(data, env_steps, statistics, version)
         seconds = time.perf_counter() - began
         return outputs._replace(metrics={**outputs.metrics, "seconds": seconds})
+
+    def _learn_chunks(
+        self, chunks: Chunks, env_steps: int, statistics: Statistics, version: int
+    ) -> PhaseOutputs:
+        """Run one learning phase; if a chunk is lost, as if it had not begun."""
+        before = self._learner.state.arrays()
+        try:
+            return self._learner.learn(chunks, env_steps, statistics, version)
+        except Exception:
+            self._learner.state.restore(before)
+            raise
+        finally:
+            chunks.parts.close()
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""

@@ -1,5 +1,6 @@
 """Phases of many batches run in chunks, of which XLA compiles few sizes."""
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 from learner_support import make_learner, publish, random_transitions, sampled
 
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.core.batches import Batch
+from xagents_ray.core.batches import Batch, Chunks
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Transitions
+from xagents_ray.core.trajectory import Transitions, map_arrays
 from xagents_ray.learners.learner import Learner
 from xagents_ray.learners.padding import pad_batches, split_batches
 
@@ -112,3 +113,39 @@ def _status(name: str) -> int:
     """Return a size of this process in bytes."""
     text = Path("/proc/self/status").read_text()
     return int(text.split(f"{name}:")[1].split()[0]) << 10
+
+
+def test_chunks_that_arrive_one_by_one_are_one_phase() -> None:
+    config = find_algorithm("dqn").config(
+        prioritized=True, target_sync_steps=24, train_frequency=4
+    )
+    whole = random_transitions(FEW, 21)
+    results = []
+    for is_whole in (True, False):
+        learner = make_learner("dqn", config, FEW, max_steps=400)
+        batch: Any = sampled(whole)
+        if not is_whole:
+            batch = Chunks(21, _parts(batch, 8))
+        results.append((learner.learn(batch, 100, {}, 2), learner.state.arrays()))
+    (expected, before), (found, after) = results
+    assert found.metrics == pytest.approx(expected.metrics, rel=1e-5)
+    np.testing.assert_array_equal(found.priorities.rows, expected.priorities.rows)
+    np.testing.assert_array_equal(found.priorities.errors, expected.priorities.errors)
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array, err_msg=name)
+
+
+def test_nothing_more_is_pulled_after_a_signal() -> None:
+    learner = make_learner("dqn", find_algorithm("dqn").config(), FEW)
+    parts = _parts(sampled(random_transitions(FEW, 21)), 8)
+    learner.stop()
+    outputs = learner.learn(Chunks(21, parts), 10, {}, 7)
+    assert (outputs.metrics, learner.version) == ({"updates": 0}, 7)
+    assert len(list(parts)) == 2
+
+
+def _parts(batch: Batch, size: int) -> Generator[Batch, None, None]:
+    """Yield batches of a phase in chunks."""
+    for first in range(0, len(batch.sampled.rewards), size):
+        rows = slice(first, first + size)
+        yield Batch(None, map_arrays(lambda x, rows=rows: x[rows], batch.sampled))

@@ -318,3 +318,20 @@ def test_a_saved_replay_continues(tmp_path: Any) -> None:
         each.insert(following)
     for one, same in zip(replay.sample(2, 64), other.sample(2, 64), strict=True):
         np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_new_goals_come_with_the_parts_of_a_draw(n_step: int) -> None:
+    world = World([12, 9, 11])
+    one, other = (replay_of("future", n_step=n_step) for _ in range(2))
+    steps = world.rollout(30)
+    one.insert(steps)
+    other.insert(steps)
+    whole, drawn = one.sample(1, 200), other.draw(1, 200)
+    assert drawn.relabeled is not None
+    order = np.random.default_rng(2).permutation(200)
+    for items in np.split(order, 5):
+        part = other.fetch(drawn, items[None])
+        for name in ("observations", "rewards", "discounts"):
+            expected = getattr(whole, name)[:, items]
+            np.testing.assert_array_equal(getattr(part, name), expected)

@@ -109,7 +109,11 @@ class TransitionReplayGroup(ReplayGroup):
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
         """Return the maximum number of observations that a learning phase samples."""
-        return self._samples(n_envs) * (stack + (1 if self.n_step == 1 else stack))
+        return self._samples(n_envs) * self.sample_rows(stack)
+
+    def sample_rows(self, stack: int) -> int:
+        """Return the number of observations in a sampled transition."""
+        return stack + (1 if self.n_step == 1 else stack)
 
     def sequence_rows(self, n_envs: int, stack: int) -> int:
         """Return the same number for sequences, which networks with memory need."""

@@ -231,6 +231,17 @@ class RunSpec:
         return rows * self.step_bytes
 
     @property
+    def batch_bytes(self) -> int:
+        """Size of a batch of transitions from the replay; 0 for other data."""
+        replay = self.config.algorithm.replay
+        if self.replay_kind != TRANSITIONS or not isinstance(
+            replay, TransitionReplayGroup
+        ):
+            return 0
+        rows = replay.buffer_batch_size * replay.sample_rows(self.spec.stack)
+        return rows * self.step_bytes
+
+    @property
     def learns_online(self) -> bool:
         """Whether each round is learned from when it arrives."""
         return self.algorithm.on_policy and self.config.algorithm.learns_online

@@ -1,12 +1,11 @@
 """Batches: the data of one learning phase, assembled from trajectories and samples."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from xagents_ray.core.trajectory import (
-    Array,
     IntArray,
     Replayed,
     Trajectory,
@@ -32,6 +31,17 @@ class Batch(NamedTuple):
     def rows(self) -> IntArray | None:
         """Where the samples were in the replay, int64 [K, ..., 2], if known."""
         return None if self.sampled is None else self.sampled.rows
+
+
+class Chunks(NamedTuple):
+    """The batches of one learning phase, of which only a few exist at a time."""
+
+    count: int  # number of batches
+    parts: Generator[Batch, None, None]
+
+
+PhaseBatch = Batch | Chunks
+"""The data of one learning phase, at once or in chunks."""
 
 
 def assemble_batch(
@@ -72,12 +82,15 @@ def mix_transitions(
     """
     batches = sum(p.rewards.shape[1] for p in parts) // batch_size
     order = generator.permutation(batches * batch_size)
+    return arrange(parts, order.reshape(batches, batch_size))
 
-    def mixed(*arrays: Array) -> Array:
-        rows = np.concatenate([array[0] for array in arrays])[order]
-        return rows.reshape(batches, batch_size, *rows.shape[1:])
 
-    return map_arrays(mixed, *parts)
+def arrange(parts: Sequence[Transitions], order: IntArray) -> Transitions:
+    """Return transitions of several parts, [1, n, ...] each, in an order.
+
+    The order, int64 [K, N], has indices in the concatenated parts.
+    """
+    return map_arrays(lambda *x: np.concatenate([each[0] for each in x])[order], *parts)
 
 
 def mix_sequences(

@@ -11,8 +11,14 @@ from xagents_ray.core.trajectory import FloatArray, IntArray
 class Relabeled(NamedTuple):
     """Relabeled transitions in a sample, with their new goals."""
 
-    rows: IntArray  # int64 [M], indices in the sample
+    rows: IntArray  # int64 [M], ascending indices in the sample
     goals: FloatArray  # float32 [M, G]
+
+    def among(self, items: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return which of some items, int64 [N], are relabeled, and their goals."""
+        found = np.minimum(self.rows.searchsorted(items), len(self.rows) - 1)
+        at = np.flatnonzero(self.rows[found] == items)
+        return at, self.goals[found[at]]
 
 
 class Hindsight:

@@ -1,14 +1,13 @@
 """The replay buffer of single transitions: sampling, n-step returns, HER and PER."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
-    BoolArray,
     Fill,
     FloatArray,
     IntArray,
@@ -16,12 +15,24 @@ from xagents_ray.core.trajectory import (
     map_array,
     vectors_of,
 )
-from xagents_ray.replay.hindsight import Hindsight, Relabeled
-from xagents_ray.replay.rings import TransitionRings, take
+from xagents_ray.replay.hindsight import Relabeled
+from xagents_ray.replay.relabeled_rings import RelabeledRings
+from xagents_ray.replay.rings import take
 from xagents_ray.replay.sum_tree import Priorities
 
 
-class TransitionReplay(TransitionRings):
+class DrawnTransitions(NamedTuple):
+    """M transitions that were drawn, with what depends on the rings' heads."""
+
+    places: IntArray  # int64 [M], indices of their first steps in all rings
+    rewards: FloatArray  # float32 [M], and the next two, as in `Transitions`
+    discounts: FloatArray
+    steps: IntArray  # int64 [M], number of steps of each
+    log_probs: FloatArray | None
+    relabeled: Relabeled | None
+
+
+class TransitionReplay(RelabeledRings):
     """Samples the newest transitions of every environment.
 
     Args:
@@ -51,16 +62,9 @@ class TransitionReplay(TransitionRings):
         alpha: float | None = None,
         has_log_probs: bool = False,
     ) -> None:
-        super().__init__(spec, capacity, n_envs, longest, has_log_probs)
+        super().__init__(spec, capacity, n_envs, longest, relabeling, has_log_probs)
         self._random = np.random.default_rng([seed, capacity])
         self._n_step, self._gamma = n_step, gamma
-        self._hindsight = None
-        if relabeling is not None and spec.goals is not None:
-            self._hindsight = Hindsight(spec.goals, *relabeling)
-            shape = self._valid.shape
-            # Positions of the first and last stored steps of each step's episode.
-            self._first_steps = np.zeros(shape, np.int64)
-            self._last_steps = np.zeros(shape, np.int64)
         self._priorities = None
         if alpha is not None:
             self._priorities = Priorities(n_envs, self._length, alpha)
@@ -77,19 +81,6 @@ class TransitionReplay(TransitionRings):
                 self._mark_episodes(env, int(heads[env]))
         if self._priorities is not None:
             self._prioritize(self._priorities, changed, tails, heads)
-
-    def _mark_episodes(self, env: int, head: int) -> None:
-        """Set the episode bounds of the steps at and after position `head`."""
-        begin, end, length = head, int(self._head[env]), self._length
-        if self._tail[env] < head:  # the newest stored episode may continue
-            begin = max(self._first_steps[env, (head - 1) % length], self._tail[env])
-        rows = np.arange(begin, end)
-        valid = self._valid[env, rows % length]
-        # An invalid step separates two episodes.
-        firsts = np.maximum.accumulate(np.where(valid, begin, rows + 1))
-        lasts = np.where(valid, end - 1, rows - 1)[::-1]
-        self._first_steps[env, rows % length] = firsts
-        self._last_steps[env, rows % length] = np.minimum.accumulate(lasts)[::-1]
 
     def _prioritize(
         self,
@@ -135,11 +126,31 @@ class TransitionReplay(TransitionRings):
 
     def sample(self, batches: int, batch_size: int) -> Transitions:
         """Draw K batches of N transitions; ValueError if the replay is empty."""
+        items = np.arange(batches * batch_size).reshape(batches, batch_size)
+        return self.fetch(self.draw(batches, batch_size), items)
+
+    def draw(self, batches: int, batch_size: int) -> DrawnTransitions:
+        """Draw like `sample`, without copying the data."""
         if not self._count.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows, places = self._draw(batches, batch_size)
         relabeled = self._relabel(envs, rows, places)
         rewards, discounts, steps = self._span(envs, rows, places, relabeled)
+        log_probs = None
+        if self._log_probs is not None:
+            log_probs = self._later_sums(self._log_probs, rows, places, steps)
+        steps = np.broadcast_to(steps, rows.shape)
+        return DrawnTransitions(places, rewards, discounts, steps, log_probs, relabeled)
+
+    def fetch(self, drawn: DrawnTransitions, items: IntArray) -> Transitions:
+        """Return transitions of a draw since which nothing was inserted.
+
+        Args:
+            drawn: the draw.
+            items: int64 [K, N], indices in it.
+        """
+        places, steps = drawn.places[items].ravel(), drawn.steps[items].ravel()
+        envs, rows = np.divmod(places, self._length)
         window = np.arange(1 - self._stack, 1)
         # Consecutive observations share all frames but one.
         after = window if self._n_step > 1 else window[-1:]
@@ -148,109 +159,34 @@ class TransitionReplay(TransitionRings):
         )
         frames = envs[:, None] * self._length + shown % self._length
         observations = map_array(lambda rings: take(rings, frames), self._observations)
-        if self._hindsight is not None and relabeled is not None:
-            goals, vectors = relabeled.goals[:, None], vectors_of(observations)
-            vectors[relabeled.rows, :, self._hindsight.desired] = goals
+        if self._hindsight is not None and drawn.relabeled is not None:
+            at, goals = drawn.relabeled.among(items.ravel())
+            vectors = vectors_of(observations)
+            vectors[at, :, self._hindsight.desired] = goals[:, None]
 
         def batched(array: Any) -> Any:
-            return array.reshape(batches, batch_size, *array.shape[1:])
+            return array.reshape(*items.shape, *array.shape[1:])
 
         transitions = Transitions(
             observations=map_array(batched, observations),
             starts=batched(self._starts.take(frames)),
             actions=batched(take(self._actions, places)),
-            rewards=batched(rewards),
-            discounts=batched(discounts),
+            rewards=drawn.rewards[items],
+            discounts=drawn.discounts[items],
         )
-        if self._log_probs is not None:
-            later = self._later_sums(self._log_probs, rows, places, steps)
-            transitions = transitions._replace(log_probs=batched(later))
+        if drawn.log_probs is not None:
+            transitions = transitions._replace(log_probs=drawn.log_probs[items])
         if self._action_masks is not None:
             after_place = envs * self._length + (rows + steps) % self._length
             masks = batched(take(self._action_masks, after_place))
             transitions = transitions._replace(action_masks=masks)
         if self._priorities is None:
             return transitions
-        drawn = self._priorities.at(places).astype(np.float32)
+        priorities = self._priorities.at(places).astype(np.float32)
         heads = self._head.take(envs)
-        steps = heads - (heads - rows) % self._length
-        drawn_rows = batched(np.stack([envs, steps], axis=1))
-        return transitions._replace(priorities=batched(drawn), rows=drawn_rows)
-
-    def _relabel(
-        self, envs: IntArray, rows: IntArray, places: IntArray
-    ) -> Relabeled | None:
-        """Return new goals for some of the transitions; None if none get one."""
-        if self._hindsight is None:
-            return None
-        head, tail = self._head.take(envs), self._tail.take(envs)
-        first = np.maximum(self._first_steps.take(places), tail)
-        step = head - (head - rows) % self._length
-        last = self._last_steps.take(places)
-        chosen, steps = self._hindsight.draw(first, step, last, self._random)
-        if not len(chosen):
-            return None
-        return Relabeled(chosen, self._achieved(envs[chosen], steps))
-
-    def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
-        """Return the goals that steps achieved, as next observed, float32 [..., G]."""
-        assert self._hindsight is not None
-        places = envs * self._length + (steps + 1) % self._length
-        vectors = take(vectors_of(self._observations), places)
-        goals = vectors[..., self._hindsight.achieved]
-        return goals.astype(np.float32, copy=False)
-
-    def _reward(
-        self, envs: IntArray, steps: IntArray, goals: FloatArray
-    ) -> tuple[FloatArray, BoolArray | None]:
-        """Return rewards and terminations of [M, n] steps for goals [M, G].
-
-        They are float32 and bool [M, n]; terminations are None if the environment
-        doesn't define them.
-        """
-        achieved = self._achieved(envs, steps)
-        desired = np.broadcast_to(goals[:, None], achieved.shape)
-        size, places = goals.shape[-1], envs * self._length + steps % self._length
-        rewards, over = self._goal_rewards(
-            achieved.reshape(-1, size), desired.reshape(-1, size), places.reshape(-1)
-        )
-        over = None if over is None else over.reshape(steps.shape)
-        return rewards.reshape(steps.shape), over
-
-    def _goal_rewards(
-        self, achieved: FloatArray, desired: FloatArray, places: IntArray
-    ) -> tuple[FloatArray, BoolArray | None]:
-        """Return rewards and terminations of steps at places [N] for goals [N, G].
-
-        At least one step must be valid.
-        """
-        assert self.goal_rewards is not None
-        info = None
-        if self._info is not None:
-            # An invalid step has no info. Its results are not used, but the function
-            # must not fail: it gets the info of a valid one.
-            valid = self._valid.take(places)
-            info = take(self._info, np.where(valid, places, places[valid.argmax()]))
-        return self.goal_rewards(achieved, desired, info)
-
-    def _ends_of_other_causes(
-        self, envs: IntArray, steps: IntArray, at: IntArray
-    ) -> BoolArray:
-        """Return which steps, at places [M, n], terminated regardless of their goals.
-
-        These are the terminations, bool [M, n], that the desired goal doesn't explain;
-        invalid steps have none.
-        """
-        assert self._hindsight is not None
-        found = self._terminated.take(at) & self._valid.take(at)
-        if found.any():
-            achieved = self._achieved(envs, steps)[found]
-            before = take(vectors_of(self._observations), at[found])
-            desired = before[..., self._hindsight.desired].astype(np.float32)
-            _, over = self._goal_rewards(achieved, desired, at[found])
-            assert over is not None
-            found[found] = ~over
-        return found
+        numbers = heads - (heads - rows) % self._length
+        drawn_rows = batched(np.stack([envs, numbers], axis=1))
+        return transitions._replace(priorities=batched(priorities), rows=drawn_rows)
 
     def _span(
         self,

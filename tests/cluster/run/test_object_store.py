@@ -11,7 +11,7 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
-from xagents_ray.cluster.run.replay_shards import PIECE_BYTES
+from xagents_ray.cluster.run.shard_pieces import PIECE_BYTES
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.run.local import start_local_driver

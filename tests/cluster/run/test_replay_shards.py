@@ -12,7 +12,7 @@ from xagents_ray.actors.envs import make
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
-from xagents_ray.cluster.run import replay_shards as shards_module
+from xagents_ray.cluster.run import shard_pieces
 from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
@@ -30,7 +30,7 @@ _SMALL = 5_000
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
+    monkeypatch.setattr(shard_pieces, "PIECE_BYTES", _SMALL)
 
 
 def _run(buffer_max_size: int = 60, **more: Any) -> RunSpec:
