@@ -12,6 +12,7 @@ from benchmarks import alternated, commits, mutation
 from benchmarks import chart as charts
 from benchmarks import cores as stepping
 from benchmarks import driver as drivers_work
+from benchmarks import gate as gates
 from benchmarks import inputs as seen
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
@@ -63,6 +64,7 @@ for each in (
     stepping.cores,
     drivers_work.driver,
     learns.learning,
+    gates.gate,
     seen.inputs,
 ):
     cli.add_command(each)
