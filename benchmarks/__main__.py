@@ -13,6 +13,7 @@ from benchmarks import capacity as prediction
 from benchmarks import chart as charts
 from benchmarks import cores as stepping
 from benchmarks import driver as drivers_work
+from benchmarks import gate as gates
 from benchmarks import inputs as seen
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
@@ -65,6 +66,7 @@ for each in (
     drivers_work.driver,
     prediction.capacity,
     learns.learning,
+    gates.gate,
     seen.inputs,
 ):
     cli.add_command(each)

@@ -139,14 +139,17 @@ HEADS = (
 
 def read_all(results: Path) -> list[Learned]:
     """Return the results in a directory, sorted by environment and agent."""
-    names = {each.name for each in fields(Learned)}
-    found = []
-    for path in results.glob(f"*{SUFFIX}"):
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        seeds = {int(seed): Reached(**each) for seed, each in stored["seeds"].items()}
-        facts = {name: stored[name] for name in names & stored.keys()}
-        found.append(Learned(**{**facts, "seeds": seeds}))
+    found = map(read_learned, results.glob(f"*{SUFFIX}"))
     return sorted(found, key=lambda each: (each.env, each.agent))
+
+
+def read_learned(path: Path) -> Learned:
+    """Return the results in a file."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    seeds = {int(seed): Reached(**each) for seed, each in stored["seeds"].items()}
+    names = {each.name for each in fields(Learned)}
+    facts = {name: stored[name] for name in names & stored.keys()}
+    return Learned(**{**facts, "seeds": seeds})
 
 
 def around_table(page: Path) -> tuple[str, str]:

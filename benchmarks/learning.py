@@ -54,7 +54,7 @@ class Bench:
         seeds: seeds to train with.
         episodes: number of greedy episodes per seed with the final weights.
         run_dir: directory of the runs; unfinished ones are resumed.
-        results: directory for numbers, histories and curves.
+        results: directory for numbers, histories and curves; None not to record them.
         commit: commit of this checkout, without changes.
         settings: settings in addition to the preset's, by flat name.
     """
@@ -62,12 +62,12 @@ class Bench:
     seeds: tuple[int, ...]
     episodes: int
     run_dir: Path
-    results: Path
+    results: Path | None
     commit: str
     settings: Settings = field(default_factory=dict)
 
     def learn(self, agent: str, env: str) -> Learned:
-        """Train a preset with all seeds; evaluate and record the results.
+        """Train a preset with all seeds; evaluate and, if asked to, record the results.
 
         Raises:
             UserError: there is no such preset, or a run failed.
@@ -96,7 +96,8 @@ class Bench:
             settings_digest(resolved),
             self.commit,
         )
-        self._record(learned, trained)
+        if self.results is not None:
+            _record(self.results, learned, trained)
         return learned
 
     def run_settings(self, agent: str, env: str) -> dict[str, Any]:
@@ -123,22 +124,6 @@ class Bench:
             )
         usual = {"env": env, "preset": AUTO_PRESET, "local": True, "quiet": True}
         return {**usual, **self.settings}
-
-    def _record(self, learned: Learned, trained: SeedsResult) -> None:
-        """Write the numbers, the histories and the curve."""
-        path = self.results / file_name(learned.agent, learned.env)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        title = f"{learned.agent}, {learned.env}"
-        runs = [Path(each.directory) for each in trained.results.values()]
-        histories = [run / "history.parquet" for run in runs]
-        xagents_ray.plot_seeds(histories, title, path.with_suffix(".svg"))
-        pq.write_table(
-            pa.concat_tables(map(_history, histories)),
-            path.with_suffix(".parquet"),
-            compression="zstd",
-        )
-        facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
-        write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
 
 
 def evaluate_from_same_starts(policy: Policy, episodes: int) -> Evaluation:
@@ -184,6 +169,28 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
+def _record(results: Path, learned: Learned, trained: SeedsResult) -> None:
+    """Write the numbers, the histories and the curve."""
+    path = results / file_name(learned.agent, learned.env)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    title = f"{learned.agent}, {learned.env}"
+    runs = [Path(each.directory) for each in trained.results.values()]
+    histories = [run / "history.parquet" for run in runs]
+    xagents_ray.plot_seeds(histories, title, path.with_suffix(".svg"))
+    pq.write_table(
+        pa.concat_tables(map(_history, histories)),
+        path.with_suffix(".parquet"),
+        compression="zstd",
+    )
+    write_learned(path.with_suffix(SUFFIX), learned)
+
+
+def write_learned(path: Path, learned: Learned) -> None:
+    """Write numbers, with the date, the machine and the versions of the packages."""
+    facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
+    write(path, {**facts, **asdict(learned)})
+
+
 def _history(path: Path) -> pa.Table:
     """Return the episodes of a run, with a column for its seed."""
     rows = read_history(path)
@@ -192,8 +199,12 @@ def _history(path: Path) -> pa.Table:
     return table.append_column("seed", pa.array(np.full(len(rows), seed, np.int32)))
 
 
-def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterable[int]:
-    """Parse seeds such as 1-3,7."""
+def parse_seeds(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> Iterable[int] | None:
+    """Parse seeds such as 1-3,7; None stays None."""
+    if text is None:
+        return None
     parts = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in text.split(",")]
     ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
     if not all(parts) or any(first > last for first, last in ends):
@@ -205,7 +216,7 @@ def seeds_option(default: str) -> Callable[[Any], Any]:
     """Return the option `--seeds`, with seeds that nothing was tuned on as default."""
     return click.option(
         "--seeds",
-        callback=_seeds,
+        callback=parse_seeds,
         default=default,
         show_default=True,
         help="To train with, as 1-5 or 1,2,7; nothing was tuned on the default.",

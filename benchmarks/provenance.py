@@ -15,8 +15,8 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import options
 
-_WRITTEN = ("docs/results", "docs/results.md")
-"""What `python -m benchmarks learning` writes itself."""
+_WRITTEN = ("docs/results", "docs/results.md", "benchmarks/results/gate")
+"""What `python -m benchmarks learning` and `gate` write themselves."""
 _SOURCES = ("xagents_ray", "actors", "learners", "cluster")
 _ROOMS = ("learners", "replay")
 _PER_RUN = ("run", "display")
@@ -26,7 +26,7 @@ _PER_RUN = ("run", "display")
 def clean_commit(root: Path = ROOT) -> str:
     """Return the commit of a checkout without changes, 40 hexadecimal digits.
 
-    Results, which `python -m benchmarks learning` writes itself, may have changed.
+    Results that `python -m benchmarks learning` and `gate` write may have changed.
 
     Raises:
         UserError: it is no checkout, or files have uncommitted changes.
