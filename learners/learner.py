@@ -1,14 +1,14 @@
 """The learner of a run: state, normalization and publishing around its algorithm."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, final
 
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.core.batches import Batch, PhaseBatch
+from xagents_ray.core.batches import Batch, Chunks, PhaseBatch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class
@@ -182,14 +182,14 @@ class Learner:
 
         None follow after `stop`. The rows of the samples are added to the results.
         """
-        is_whole = isinstance(batch, Batch)
-        later, parts = (0, iter([batch])) if is_whole else batch
+        parts: Iterable[Batch] = [batch] if isinstance(batch, Batch) else batch.parts
+        later = batch.total if isinstance(batch, Chunks) else 0
         for part in parts:
             data = self._data.of(part)
             results.rows.append(part.rows)
             del part
             width, later = data.rewards.shape[-1], max(later, len(data.rewards))
-            if not is_whole and self._stopping:  # nothing more is learned
+            if isinstance(batch, Chunks) and self._stopping:  # nothing more is learned
                 return (yield data, width, 0)
             if self._widths:
                 data = widen_rounds(data, self._widths)

@@ -16,7 +16,7 @@ from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.cluster.ray.session_folder import exposed_folder
 from xagents_ray.cluster.ray.user_folder import has_other_machines, join_with_folder
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.process import end_now, quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import folder_of_modules
 from xagents_ray.settings.run import ConnectionConfig
@@ -82,7 +82,7 @@ def _wait_for(outcome: Future[Any], signals: Signals) -> None:
             for session in list(_open):
                 session.processes.end()
             # Ray's client aborts if Ray disappears while it connects.
-            atexit.register(ray_session.end_now, 128 + signals.received)
+            atexit.register(end_now, 128 + signals.received)
             raise Stopped
 
 

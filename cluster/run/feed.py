@@ -75,7 +75,7 @@ def pull(receipts: Sequence[Receipt], batch_size: int, seed: Sequence[int]) -> C
         seed: seed of the order in which those of several shards are mixed.
     """
     count = sum(each.size for each in receipts) // batch_size
-    order = np.arange(count * batch_size)
+    order: IntArray = np.arange(count * batch_size)
     if len(receipts) > 1 or receipts[0].batch_size != batch_size:
         order = np.random.default_rng(seed).permutation(count * batch_size)
     order = order.reshape(count, batch_size)

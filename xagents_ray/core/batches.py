@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 class Chunks(NamedTuple):
     """The batches of one learning phase, of which only a few exist at a time."""
 
-    count: int  # number of batches
+    total: int  # number of batches
     parts: Generator[Batch, None, None]
 
 

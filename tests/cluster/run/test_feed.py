@@ -82,7 +82,7 @@ def test_the_batches_are_those_of_one_value(
             receipts.append(ray.get(other.draw.remote(other, k, n, 5)))
     expected = assemble_batch(samples, 4, [5, 6]).sampled
     chunks = pull(receipts, 4, [5, 6])
-    assert chunks.count == 12
+    assert chunks.total == 12
     parts = [each.sampled for each in chunks.parts]
     assert [len(each.rewards) for each in parts] == [5, 5, 2]
     assert expected is not None
