@@ -28,7 +28,6 @@ from xagents_ray.core.trajectory import (
     WeightsFile,
     slice_envs,
 )
-from xagents_ray.replay.transitions import TransitionReplay
 from xagents_ray.run.learner_access import (
     encode_models,
     load_tensorflow,
@@ -63,7 +62,7 @@ class ReplayService:
         self._first, self._end = bounds[self._shard : self._shard + 2]
         install_definitions(self._definitions)
         self._rewards = rewards = goal_rewards(run.config, run.spec, self._shard)
-        self._replay = replay_for(
+        self._replay: Any = replay_for(
             kind,
             run.spec,
             config,
@@ -148,7 +147,6 @@ class ReplayService:
         """
         try:
             with self._work, errors_name_line(str(self._run.config.env.env)):
-                assert isinstance(self._replay, TransitionReplay)
                 drawn = self._replay.draw(batches, count)
         except UserError as error:
             self._fault = error
@@ -160,7 +158,6 @@ class ReplayService:
     def fetch(self, number: int, items: IntArray) -> Transitions:
         """Return transitions of a draw by its number; see `TransitionReplay.fetch`."""
         with self._work:
-            assert isinstance(self._replay, TransitionReplay)
             return self._numbered(self._replay.fetch(self._draws[number], items))
 
     def _numbered(self, drawn: Any) -> Any:
