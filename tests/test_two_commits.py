@@ -250,6 +250,7 @@ def test_a_run_waits_after_each_turn(
     assert told[0]["cpu_seconds"] == 2 * 22.0 and recorder.metrics == []
 
 
+@pytest.mark.slow
 def test_a_real_run_takes_turns(tmp_path: Path) -> None:
     agent, settings = commits.WORKS["a2c-cartpole"]
     own = {**settings, "local": True, "quiet": True, "max_steps": 1_000}

@@ -38,6 +38,8 @@ PAGES = {
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$|`(xagents-ray [^`\n…]*)`", re.M | re.S)
 LONG = {
+    "docs/coming-from/rllib.md",
+    "docs/guides/cost.md",
     "docs/guides/distributed.md",
     "docs/guides/files.md",
     "docs/guides/runs.md",
@@ -46,6 +48,7 @@ LONG = {
     "examples/cartpole_a3c.py",
     "examples/own_loop.py",
     "examples/pong_on_a_cluster.sh",
+    "examples/resume.sh",
     "examples/seeds.py",
     "examples/tune.py",
 }

@@ -267,7 +267,7 @@ assert threads.get_inter_op_parallelism_threads() == 0
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(MODELS + A2C, id="a2c"),
+        pytest.param(MODELS + A2C, id="a2c", marks=pytest.mark.slow),
         pytest.param(
             MODELS + ACTORS_AND_CRITICS, id="actors and critics", marks=pytest.mark.slow
         ),

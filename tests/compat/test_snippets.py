@@ -66,7 +66,16 @@ def test_every_program_of_the_document_is_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", SNIPPETS, ids=[re.findall(r"agent = (\w+)\(", s)[0] for s in SNIPPETS]
+    "code",
+    [
+        pytest.param(
+            code,
+            id=f"{name}-{i}",
+            marks=[] if name in ("ACER", "DQN", "TD3") else pytest.mark.slow,
+        )
+        for i, code in enumerate(SNIPPETS)
+        for name in re.findall(r"agent = (\w+)\(", code)[:1]
+    ],
 )
 def test_a_program_runs(code: str) -> None:
     if "trained-weights.tf" in code:

@@ -53,7 +53,7 @@ QUICK = {
     ("a2c", "image and vectors"),
     ("ddpg", "critic inputs"),
     ("a2c", "memory"),
-    ("dqn", "masks"),
+    ("trpo", "masks"),
     ("a3c", "several masked actions"),
     ("acer", "memory and masks"),
     ("dqn", "all but several actions"),

@@ -108,18 +108,8 @@ def check_policy(directory: str) -> None:
     env.close()
 
 
-def agents(*quick: str) -> Any:
-    """Return a parameter for each agent; those that aren't named are slow."""
-    return pytest.mark.parametrize(
-        "agent",
-        [
-            pytest.param(each, marks=[] if each in quick else pytest.mark.slow)
-            for each in AGENTS
-        ],
-    )
-
-
-@agents("ppo")
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_lagged_run_on_ray_is_the_local_one(
     agent: str, train_all: TrainAll, cluster: str
 ) -> None:
@@ -131,7 +121,8 @@ def test_a_lagged_run_on_ray_is_the_local_one(
     check_policy(remote["directory"])
 
 
-@agents()
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_local_run_continues_exactly_on_ray(
     agent: str, train: Train, train_all: TrainAll, cluster: str
 ) -> None:
@@ -146,7 +137,8 @@ def test_a_local_run_continues_exactly_on_ray(
     assert_same(whole, rest)
 
 
-@agents()
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", AGENTS)
 def test_two_actors_act_as_one(agent: str, train_all: TrainAll, cluster: str) -> None:
     """Whose environments have states of their own; so do shards of a replay."""
     settings = {**RUN, **AGENTS[agent], "address": cluster, "policy_lag": 0}

@@ -108,6 +108,7 @@ def test_actors_leave_the_cluster_when_a_run_ends(twins: list[dict[str, Any]]) -
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_runs_repeat_themselves(
     twins: list[dict[str, Any]], train_all: TrainAll
 ) -> None:
@@ -178,7 +179,7 @@ ENDING = r"Stopped by %s\nTo continue: xagents-ray train ppo --resume runs/ppo/\
         pytest.param([], None, signal.SIGINT, os.kill, marks=pytest.mark.slow),
         ([], None, signal.SIGTERM, os.killpg),
         pytest.param([], 3.0, signal.SIGINT, os.kill, marks=pytest.mark.slow),
-        ([], 6.0, signal.SIGTERM, os.kill),
+        pytest.param([], 6.0, signal.SIGTERM, os.kill, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_ends_a_run(

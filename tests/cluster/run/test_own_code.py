@@ -290,6 +290,7 @@ xagents_ray.train("a2c", env=Talking, address="ADDRESS", **settings)
 """
 
 
+@pytest.mark.slow
 def test_what_an_environment_prints_is_shown_once_with_its_actor(cluster: str) -> None:
     done = script(PRINTING, cluster, "stepping.py")
     assert (done.returncode, done.stderr) == (0, "")

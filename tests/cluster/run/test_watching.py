@@ -62,7 +62,8 @@ def scalars(run: Path) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("local", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("local", [True, False])
 def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None:
     where = {"local": True} if local else {"address": cluster, "n_actors": 2}
     names = {"tensorboard_names": "sb3" if local else "xagents"}

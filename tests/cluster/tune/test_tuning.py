@@ -231,13 +231,11 @@ def _count(*names: str) -> int:
     return 0
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("number", "send", "own_ray"),
-    [
-        pytest.param(signal.SIGINT, os.kill, False, marks=pytest.mark.slow),
-        (signal.SIGTERM, os.killpg, True),
-    ],
+    [(signal.SIGINT, os.kill, False), (signal.SIGTERM, os.killpg, True)],
 )
 def test_a_signal_ends_a_sweep_in_order(
     number: signal.Signals,
