@@ -245,7 +245,11 @@ def memory() -> None:
 @click.option("--actors", type=click.IntRange(min=1), multiple=True)
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option(
-    "--step-ms", default=10.0, show_default=True, help="Sleep of an environment's step."
+    "--step-ms",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Time that an environment sleeps in each step, ms.",
 )
 @click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
 def scaling(

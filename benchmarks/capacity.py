@@ -1,11 +1,14 @@
 """Predicts env steps per second with many env actors, from measured costs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 _BITS = 8
+_COUNT = click.IntRange(1)
+_COST = click.FloatRange(0)
+_POSITIVE = click.FloatRange(0, min_open=True)
 
 
 class Costs(NamedTuple):
@@ -69,6 +72,13 @@ def predict(costs: Costs, shape: Shape) -> dict[str, float]:
     return {part: steps / spent for part, spent in seconds.items() if spent}
 
 
+def _option(name: str, kind: click.ParamType, default: float, text: str) -> Any:
+    """Return an option with a default."""
+    return click.option(
+        f"--{name}", type=kind, default=default, show_default=True, help=text
+    )
+
+
 @click.command()
 @click.option(
     "--actors",
@@ -78,18 +88,23 @@ def predict(costs: Costs, shape: Shape) -> dict[str, float]:
     show_default=True,
     help="Number of env actors; repeatable.",
 )
-@click.option("--envs", default=4, show_default=True, help="Environments of each.")
-@click.option("--rows", default=128, show_default=True, help="Env steps of a rollout.")
-@click.option("--nodes", default=1, show_default=True, help="Nodes with env actors.")
-@click.option("--cores", default=2, show_default=True, help="Cores of each node.")
-@click.option("--gigabits", default=10.0, show_default=True, help="The link, Gb/s.")
-@click.option("--row-ms", required=True, type=float, help="A step of an env actor.")
-@click.option("--row-cpu-ms", default=0.0, show_default=True, help="What a core does.")
-@click.option("--phase-ms", default=0.0, show_default=True, help="A learning phase.")
-@click.option("--step-us", default=0.0, show_default=True, help="Each env step in it.")
-@click.option("--rollout-ms", default=0.5, show_default=True, help="The driver's work.")
-@click.option("--step-bytes", default=0.0, show_default=True, help="An env step.")
-@click.option("--weights-mb", default=0.0, show_default=True, help="The weights.")
+@_option("envs", _COUNT, 4, "Environments of each env actor.")
+@_option("rows", _COUNT, 128, "Env steps of each environment in a rollout.")
+@_option("nodes", _COUNT, 1, "Nodes with env actors.")
+@_option("cores", _COUNT, 2, "Cores of each of these nodes.")
+@_option("gigabits", _POSITIVE, 10.0, "Link of the learner's node, Gb/s.")
+@click.option(
+    "--row-ms",
+    type=_POSITIVE,
+    required=True,
+    help="An env actor's step of all its environments, ms.",
+)
+@_option("row-cpu-ms", _COST, 0.0, "CPU time of such a step, ms.")
+@_option("phase-ms", _COST, 0.0, "A learning phase, apart from its env steps, ms.")
+@_option("step-us", _COST, 0.0, "Each env step of a learning phase, µs.")
+@_option("rollout-ms", _COST, 0.5, "The driver's work for a rollout, ms.")
+@_option("step-bytes", _COST, 0.0, "An env step in a trajectory, bytes.")
+@_option("weights-mb", _COST, 0.0, "The weights, MB.")
 def capacity(
     actors: Sequence[int],
     envs: int,

@@ -164,12 +164,13 @@ def wake_seconds(actors: int, burst: int) -> float:
 )
 @click.option(
     "--call-ms",
+    type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="CPU time that a call of Ray's costs, which the fakes take then.",
+    help="CPU time of a call of an actor, ms, which the fakes spend.",
 )
 def driver(actors: Sequence[int], burst: Sequence[int], call_ms: float) -> None:
-    """Time a wake of the driver with fake env actors, without Ray's own calls."""
+    """Time a wake of the driver with fake env actors."""
     _Ray.call_seconds = call_ms / 1_000
     click.echo("| env actors | rollouts a wake | ms a wake | ms a rollout |")
     click.echo("|---|---|---|---|")

@@ -52,3 +52,13 @@ def test_the_slowest_part_is_named() -> None:
     first, last = done.output.splitlines()[-2:]
     assert first == "| 1 | 100 | environments | 100% |"
     assert last == "| 1000 | 9,981 | learner | 10% |"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "--row-ms 0", "--row-ms -1", "--row-ms 1 --envs 0", "--row-ms 1 --step-us -1"],
+)
+def test_costs_that_no_run_has_are_refused(words: str) -> None:
+    done = CliRunner().invoke(cli, ["capacity", *words.split()])
+    assert done.exit_code == 2
+    assert "Error: " in done.output
