@@ -29,7 +29,7 @@ from xagents_ray.core.trajectory import Trajectory, Weights, arrays_of
 from xagents_ray.learners import inference_server
 from xagents_ray.learners.learner import Learner
 from xagents_ray.run.learner_access import make_learner
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.resources import PlacementConfig
 
 ENVS, LENGTH, LATER = 3, 12, 10**6
 CARTPOLE = {
@@ -198,7 +198,7 @@ import pickle, sys
 import acting
 from xagents_ray.core.inference import slots_of
 from xagents_ray.run.learner_access import make_learner
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.resources import PlacementConfig
 
 learner, _ = make_learner(acting.run_of("ppo", 3, env="CartPole-v1"))
 learner.serve(slots_of(0, 3), 2)
@@ -229,6 +229,9 @@ def test_a_server_in_another_process_that_is_killed() -> None:
             assert "/memfd:xagents-ray inference (deleted)" in maps
             assert "/dev/shm" not in maps or pid == os.getpid()
         process.send_signal(signal.SIGSTOP)
+        threads = [*Path(f"/proc/{process.pid}/task").glob("*/stat")]
+        while any(each.read_text().rpartition(")")[2][1] != "T" for each in threads):
+            time.sleep(0.01)  # on a busy machine one may still answer
         client.request(1, {inference.INPUTS: 1.0})
         process.kill()
         began = time.monotonic()
