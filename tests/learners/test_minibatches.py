@@ -28,6 +28,21 @@ def test_an_order_has_each_row_once(count: int) -> None:
     assert count < 64 or not np.array_equal(orders[0], orders[1])
 
 
+@pytest.mark.parametrize("count", [5, 64])
+def test_an_order_takes_32_rounds_of_swaps(count: int) -> None:
+    """Each round swaps i with offset - i if a hash of the larger one is negative."""
+    seed = tf.constant([3, 9])
+    keys = tf.random.stateless_uniform([32, 2], seed, None, None, tf.int32).numpy()
+    order = np.arange(count)
+    for offset, key in keys:
+        other = (offset % count - order) % count
+        hashed = np.maximum(order, other).astype(np.int32) ^ key
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B - 2**32)):
+            hashed = (hashed ^ (hashed >> shift)) * np.int32(factor)
+        order = np.where(hashed < 0, other, order)
+    np.testing.assert_array_equal(shuffled_indices(tf.constant(count), seed), order)
+
+
 def test_all_orders_are_as_likely() -> None:
     """Chi-squared of the 24 orders of 4 rows; 49.7 would be one in a thousand."""
     shuffle = tf.function(lambda seed: shuffled_indices(tf.constant(4), seed))

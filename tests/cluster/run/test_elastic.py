@@ -141,6 +141,13 @@ def test_there_are_no_more_env_actors_than_environments(cluster: _Cluster) -> No
     assert cluster.free["1"]["CPU"] == 15
 
 
+def test_the_last_env_actor_is_claimed_too(cluster: _Cluster) -> None:
+    run = _Parts(cluster, n_envs=2, actor_cpus=1)
+    assert run.shares == "1 × 2"
+    cluster.add("1", cpus=16.0)
+    assert (run.after(60), run.shares) == (1, "2 × 1")
+
+
 def test_flapping_nodes_change_the_shares_twice_a_minute_at_most(
     cluster: _Cluster,
 ) -> None:

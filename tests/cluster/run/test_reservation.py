@@ -159,6 +159,18 @@ def test_what_a_run_held_that_has_just_ended_is_free(reserve: Any) -> None:
     assert (reserved.cores, reserved.notes) == (4, ())
 
 
+@pytest.mark.parametrize(("held", "waits"), [(0.09375, False), (0.125, True)])
+def test_little_that_others_hold_is_not_waited_for(
+    reserve: Any, monkeypatch: pytest.MonkeyPatch, held: float, waits: bool
+) -> None:
+    """An amount of exactly the limit is waited for."""
+    monkeypatch.setattr(reservation, "_CONSIDERABLE", 0.125)
+    ray = FakeCluster({"CPU": 4})
+    ray.hold(CPU=held)
+    reserve(ray)
+    assert (ray.now > 1_000) == waits
+
+
 @pytest.mark.parametrize(("taken", "cores"), [(2, 2), (4, 0)])
 def test_of_two_runs_in_one_second_the_second_takes_the_rest_or_says_why_not(
     reserve: Any, monkeypatch: pytest.MonkeyPatch, taken: int, cores: int
