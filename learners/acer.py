@@ -15,7 +15,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, update_targets
+from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     ROLLOUT_BATCHES,
@@ -89,7 +89,7 @@ class ACER:
                 policy, flatten_time(batch.probabilities), c.epsilon
             )
             taken, ratio = (
-                tf.gather(x, actions, axis=-1, batch_dims=1) for x in (q_values, ratios)
+                tf.gather(x, actions, batch_dims=1) for x in (q_values, ratios)
             )
             targets = self._retrace(batch, ratio, taken, values)
             value_loss = 0.5 * losses.masked_mean(tf.square(targets - taken), valid)
@@ -97,7 +97,7 @@ class ACER:
             objective, parts = self._objective(policy, ratios, actions, critic, average)
             loss = c.value_loss_coef * value_loss
             loss -= losses.masked_mean(objective, valid)
-        norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
+        norm = self._setup.step(self._optimizer, tape, loss, variables, c.grad_norm)
         update_targets(self._setup.targets, 1 - c.ema_alpha)
         parts = {**parts, "importance_ratio": ratio}
         means = {name: losses.masked_mean(x, valid) for name, x in parts.items()}

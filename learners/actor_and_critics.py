@@ -19,7 +19,6 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -134,7 +133,7 @@ class ActorAndCritics:
             errors = [targets - x for x in values]
             loss = tf.add_n([losses.squared(x, weights) for x in errors])
         variables, largest = self._critic_variables, self._grad_norm
-        norm = gradient_step(self._critic_optimizer, tape, loss, variables, largest)
+        norm = self._setup.step(self._critic_optimizer, tape, loss, variables, largest)
         q_value = tf.reduce_mean(values[0])
         metrics = {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
         return metrics, tf.add_n([tf.abs(x) for x in errors]) / len(errors)
@@ -153,7 +152,7 @@ class ActorAndCritics:
             # Don't watch the critics: their gradients aren't needed.
             tape.watch([variable.value for variable in variables])
             loss, more = loss_of(obs)
-        norm = gradient_step(
+        norm = self._setup.step(
             self._actor_optimizer, tape, loss, variables, self._grad_norm
         )
         return {"policy_loss": loss, "policy_grad_norm": norm, **more}

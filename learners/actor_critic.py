@@ -18,7 +18,6 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     Phase,
@@ -109,7 +108,9 @@ class ActorCritic:
             loss = policy_loss - self._setup.value(c.entropy_coef) * entropy
             loss += c.value_loss_coef * value_loss
         explained = losses.explained_variance(values[:count], targets, valid)
-        norm = gradient_step(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        norm = self._setup.step(
+            self._optimizer, tape, loss, self._variables, c.grad_norm
+        )
         return {
             "policy_loss": policy_loss,
             "value_loss": value_loss,

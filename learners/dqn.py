@@ -20,7 +20,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, update_targets
+from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -31,7 +31,6 @@ from xagents_ray.learners.priorities import (
 )
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, batch_at, flatten_time
-from xagents_ray.networks.keras import final_state_model
 from xagents_ray.networks.noisy import FACTORISED
 
 
@@ -68,8 +67,8 @@ class DQN:
         self._burning: dict[str, Any] = {}
         if setup.config.burn_in:
             self._burning = {
-                model.name: final_state_model(layout, model)
-                for model in (self._q, self._target)
+                self._q.name: setup.final_state(layout, "q"),
+                self._target.name: setup.final_state(layout, "target"),
             }
         self._optimizer = setup.optimizer(self._q.trainable_variables)
         self._syncs = setup.counter("syncs")
@@ -247,7 +246,7 @@ class DQN:
             targets = losses.q_targets(batch.rewards, discounts, target.values, allowed)
         with tf.GradientTape() as tape:
             predicted = before(self._q, noise[-1])
-            taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
+            taken = tf.gather(predicted.values, batch.actions, batch_dims=1)
             if c.distributional:
                 logits = logits_of(predicted.logits, batch.actions, c.atoms)
                 # Priorities, too, as in Dopamine; Rainbow has the KL divergence.
@@ -257,7 +256,7 @@ class DQN:
                 errors = targets - taken
                 loss = losses.huber(errors, weights)
         own = self._q.trainable_variables
-        norm = gradient_step(self._optimizer, tape, loss, own, c.grad_norm)
+        norm = self._setup.step(self._optimizer, tape, loss, own, c.grad_norm)
         metrics |= {"loss": loss, "q_value": _mean(taken, valid), "grad_norm": norm}
         return metrics, errors
 

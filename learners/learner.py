@@ -1,6 +1,5 @@
 """The learner of a run: state, normalization and publishing around its algorithm."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, final
@@ -22,7 +21,8 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.learners import runtime
 from xagents_ray.learners.inference_server import InferenceServer
 from xagents_ray.learners.learning_algorithm import LearningAlgorithm
-from xagents_ray.learners.math import trust_region
+from xagents_ray.learners.math.flat import concat_flat, split_flat
+from xagents_ray.learners.math.shares import ALONE, Shares
 from xagents_ray.learners.metrics import (
     means_of_phase,
     pack_metrics,
@@ -61,6 +61,7 @@ class Learner:
         max_steps: env steps over which settings decay, or None.
         compiled: whether XLA compiles learning phases; `stop` can't interrupt these.
         n_envs: environments of the run, to pad rounds to few widths; None to not pad.
+        shares: the learner's share of the work of several.
     Attributes:
         setup: registry of the algorithm's networks, optimizers and variables.
         algorithm: the algorithm that learns.
@@ -81,6 +82,7 @@ class Learner:
         max_steps: int | None = None,
         compiled: bool = False,
         n_envs: int | None = None,
+        shares: Shares = ALONE,
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
@@ -92,30 +94,29 @@ class Learner:
             layouts=tuple(layouts),
             seed=seed,
             inputs=partial(self.normalizer.inputs, layouts[0]),
-            stopping=self._stopping,
+            stop_flag=self._stopping,
             remaining=self._remaining,
             counter_device=device,
+            shares=shares,
         )
         self.algorithm: LearningAlgorithm = resolve_class("learner", row.learner)(setup)
-        data = self.algorithm.data.with_masks_of(spec)
-        self._data = data.with_memory_of(layouts[0])
         if not isinstance(row.learner, str):
             runtime.check_source(self.algorithm)
+        data = self.algorithm.data.with_masks_of(spec).with_memory_of(layouts[0])
+        self._compiled, self._data = compiled, data
         self._version = setup.counter(VERSION.removeprefix(COUNT))
         self._env_steps = setup.counter("env_steps")
         variables = {**self.normalizer.named(row.models[0].name), **setup.variables}
         self.state = LearnerState(setup.models, setup.optimizers, variables)
-        self._compiled = compiled
-        self._widths: tuple[int, ...] = ()
-        if n_envs is not None and row.on_policy and "valid" in self._data.fields:
+        self._widths = tuple[int, ...]()
+        if n_envs is not None and row.on_policy and "valid" in data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
-        self._names: list[tuple[str, ...]] = []
-        noise, state = layouts[0].noise_units, layouts[0].state_units
-        signature = self._data.signature(spec, noise, state), _FACTS
+        self._names = list[tuple[str, ...]]()
+        units = layouts[0].noise_units, layouts[0].state_units
+        signature = data.signature(spec, *units), _FACTS
         self._phase = runtime.graph_of(self._learn, signature, compiled, self.algorithm)
         self._check_errors()
-        publish = tf.function(self._publish_as, autograph=False)
-        self._publish = runtime.traced(publish, tf.TensorSpec([], tf.int64))
+        self._publish = self._publishing()
 
     @property
     def version(self) -> int:
@@ -145,6 +146,7 @@ class Learner:
         later = {k: m for k, m in statistics.items() if kept and k == OBSERVATION}
         now = {k: m for k, m in statistics.items() if k not in later}
         self.normalizer.take(now)
+        self.setup.shares.check_equal(version, [*self.state.variables.values()])
         if self._config.lr_decay:
             self.state.decay_lr(self.remaining)
         elif self.setup.lr_schedules:
@@ -212,7 +214,7 @@ class Learner:
         tensors = self._data.tensors(padded)
         del padded  # XLA may copy the tensors: three copies otherwise
         result: tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]
-        result = self._traced(*tf.nest.flatten((tensors, facts)))
+        result = self.traced(*tf.nest.flatten((tensors, facts)))
         return result
 
     @property
@@ -222,12 +224,7 @@ class Learner:
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
         """Return the network's weights, split from one float32 [P], and statistics."""
-        held: Array = flat.numpy()
-        arrays, begin = dict[str, Array](), 0
-        for name, variable in self._published.items():
-            end = begin + math.prod(variable.shape)
-            arrays[name] = held[begin:end].reshape(variable.shape)
-            begin = end
+        arrays = split_flat(flat.numpy(), self._published)
         weights = Weights(version, arrays | self.normalizer.policy_arrays())
         return weights if self.server is None else self.server.hold(weights)
 
@@ -256,7 +253,7 @@ class Learner:
         self._stopping.assign(True)
 
     @cached_property
-    def _traced(self) -> Any:
+    def traced(self) -> Any:
         """The learning phase as one graph, a function of flat tensors."""
         return runtime.traced(self._phase)
 
@@ -303,10 +300,14 @@ class Learner:
         done = tf.cast(self._env_steps, tf.float64) / self._max_steps
         return tf.nn.relu(tf.cast(1 - done, tf.float32))
 
+    def _publishing(self) -> Any:
+        publish = tf.function(self._publish_as, autograph=False)
+        return runtime.traced(publish, tf.TensorSpec([], tf.int64))
+
     def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
         """Return the float32 weights to act with as one [P], in the graph."""
         self._version.assign(version)
-        return trust_region.concat_flat(list(self._published.values()))
+        return concat_flat(list(self._published.values()))
 
     @cached_property
     def _published(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from xagents_ray.core.schedule import schedule_of
+from xagents_ray.learners.math.shares import ALONE, Shares
 from xagents_ray.settings import from_python
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -85,13 +86,15 @@ def gradient_step(
     loss: tf.Tensor,
     variables: list[Any],
     largest_norm: float | None = None,
+    shares: Shares = ALONE,
 ) -> tf.Tensor:
     """Take one gradient step on a loss that the tape recorded.
 
-    Gradients of a user's Keras regularizers are added. Return the global norm of the
-    gradient before it is clipped to `largest_norm`, float32 [].
+    Gradients are summed over the learners that share the work, and those of a user's
+    Keras regularizers are added. Return the global norm of the gradient before it is
+    clipped to `largest_norm`, float32 [].
     """
-    gradients = tape.gradient(loss, variables)
+    gradients = shares.summed(tape.gradient(loss, variables), variables)
     with tf.GradientTape() as own_tape:
         penalty = regularization_loss(variables)
     if penalty is not None:

@@ -21,7 +21,7 @@ from xagents_ray.learners.minibatches import (
     update_in_passes,
     update_on_batches,
 )
-from xagents_ray.learners.optimizer import adapt_lr, gradient_step
+from xagents_ray.learners.optimizer import adapt_lr
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     Phase,
@@ -263,8 +263,9 @@ class PPO:
         return {"grad_norm": norm, "has_updated": is_close}
 
     def _take_step(self, tape: tf.GradientTape, loss: tf.Tensor) -> tf.Tensor:
-        largest_norm = self._config.grad_norm
-        return gradient_step(self._optimizer, tape, loss, self._variables, largest_norm)
+        return self._setup.step(
+            self._optimizer, tape, loss, self._variables, self._config.grad_norm
+        )
 
 
 def _change_of_policy(

@@ -11,7 +11,8 @@ from xagents_ray.core.schedule import Schedule, schedule_of
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Observations
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.optimizer import make_optimizer
+from xagents_ray.learners.math.shares import ALONE, Shares
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.state import COUNT
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
@@ -35,11 +36,12 @@ class LearnerSetup(Generic[ConfigT]):
         seed: seed of the run.
         inputs: function of observations [..., *input_shape] to float32 network input;
             it maps a dict of several arrays to a list.
-        stopping: bool [] variable; a phase ends soon once it is set.
+        stop_flag: bool [] variable; a phase ends soon once it is set.
         remaining: returns float32 [], the fraction of the run that remains, in a graph.
         counter_device: device of the variables that loops read: the GPU if XLA compiles
             learning phases for it, since all their variables must be there; else the
             CPU.
+        shares: the learner's share of the work of several.
         models: networks by their names in checkpoints.
         targets: pairs of a target network and the one that it follows.
         optimizers: optimizers by name; the first one's learning rate is reported.
@@ -53,9 +55,10 @@ class LearnerSetup(Generic[ConfigT]):
     layouts: tuple[Layout, ...]
     seed: int
     inputs: Callable[[Observations], Any]
-    stopping: tf.Variable
+    stop_flag: tf.Variable
     remaining: Callable[[], tf.Tensor]
     counter_device: str = "CPU"
+    shares: Shares = ALONE
     models: dict[str, Any] = field(default_factory=dict, init=False)
     targets: list[tuple[Any, Any]] = field(default_factory=list, init=False)
     optimizers: dict[str, Any] = field(default_factory=dict, init=False)
@@ -65,6 +68,11 @@ class LearnerSetup(Generic[ConfigT]):
         default_factory=dict, init=False
     )
     _drawn: list[tuple[Layout, Any]] = field(default_factory=list, init=False)
+
+    @property
+    def stopping(self) -> tf.Tensor:
+        """Whether the phase shall end, in a graph; the same for all learners."""
+        return self.shares.is_any(self.stop_flag.read_value())
 
     def counter(self, name: str) -> tf.Variable:
         """Return a new int64 [] counter, initially 0."""
@@ -105,7 +113,7 @@ class LearnerSetup(Generic[ConfigT]):
             networks.check_redrawn(layout, each, model)
         self._drawn.append((layout, model))
         self.models[name] = model
-        return model
+        return self._called(layout, model)
 
     def with_target(
         self, layout: Layout, name: str, target_name: str | None = None
@@ -115,11 +123,17 @@ class LearnerSetup(Generic[ConfigT]):
         The target is registered as `NAME-target` by default.
         """
         own_name = f"{name}-target"
-        model, target = self.network(layout, name), self._build(layout, own_name)
+        called, target = self.network(layout, name), self._build(layout, own_name)
+        model = self.models[name]
         target.set_weights(model.get_weights())
         self.models[target_name or own_name] = target
         self.targets.append((target, model))
-        return model, target
+        return called, self._called(layout, target)
+
+    def final_state(self, layout: Layout, name: str) -> Any:
+        """Return the model of a network's final state; see `final_state_model`."""
+        model = networks.final_state_model(layout, self.models[name])
+        return self._called(layout, model)
 
     def optimizer(
         self, variables: list[Any], key: str = "optimizer", lr: float | None = None
@@ -134,6 +148,22 @@ class LearnerSetup(Generic[ConfigT]):
             self.lr_schedules[key] = schedule_of(self.config.lr)
         return optimizer
 
+    def step(
+        self,
+        optimizer: Any,
+        tape: tf.GradientTape,
+        loss: tf.Tensor,
+        variables: list[Any],
+        largest_norm: float | None,
+    ) -> tf.Tensor:
+        """Take one gradient step, for which all learners compute a share.
+
+        The arguments and the result are those of `gradient_step`.
+        """
+        return gradient_step(
+            optimizer, tape, loss, variables, largest_norm, self.shares
+        )
+
     def value(self, setting: float | str) -> Any:
         """Return a setting's number, or in a graph the value of its schedule.
 
@@ -147,6 +177,10 @@ class LearnerSetup(Generic[ConfigT]):
         return values[0] + tf.reduce_sum(
             tf.clip_by_value(shares, 0, 1) * np.diff(values)
         )
+
+    def _called(self, layout: Layout, model: Any) -> Any:
+        """Return a model as this learner calls it."""
+        return self.shares.network(model, has_memory=layout.state_units > 0)
 
     def _build(self, layout: Layout, name: str, redrawn: bool = False) -> Any:
         takes_noise, dtype = layout.noise_units > 0, self.config.precision

@@ -11,6 +11,7 @@ from xagents_ray.core.trajectory import Observations, Trajectory, map_array
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution
+from xagents_ray.learners.math.flat import assign_flat, concat_flat
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
@@ -21,7 +22,6 @@ from xagents_ray.learners.metrics import (
 from xagents_ray.learners.minibatches import countable, update_in_passes
 from xagents_ray.learners.optimizer import (
     constrained_variables,
-    gradient_step,
     regularization_loss,
 )
 from xagents_ray.learners.setup import LearnerSetup
@@ -164,7 +164,7 @@ class TRPO:
         self, inputs: Observations, r: Trajectory, samples: TRPOSamples
     ) -> dict[str, tf.Tensor]:
         """Take one step within the trust region from N samples of a rollout."""
-        c, valid = self._config, samples.valid
+        c, valid, shares = self._config, samples.valid, self._setup.shares
         if c.normalize_advantages:
             scaled = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
             samples = samples._replace(advantages=scaled)
@@ -178,19 +178,19 @@ class TRPO:
 
         def product(vector: tf.Tensor) -> tf.Tensor:
             return trust_region.fisher_vector_product(
-                divergence, self._variables, vector, c.cg_damping
+                divergence, self._variables, vector, c.cg_damping, shares
             )
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            trust_region.assign_flat(self._variables, parameters)
+            assign_flat(self._variables, parameters)
             policy = self._policy(inputs, r, masks)
             gain, _ = self._gain(policy, samples)
             return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
             gain, entropy = self._gain(self._policy(inputs, r, masks), samples)
-        start = trust_region.concat_flat(self._variables)
-        gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
+        start, own = concat_flat(self._variables), tape.gradient(gain, self._variables)
+        gradient = concat_flat(shares.summed(own, self._variables))
 
         def step_taken() -> tuple[tf.Tensor, tf.Tensor]:
             step = trust_region.natural_step(
@@ -217,7 +217,9 @@ class TRPO:
         )
         gain += self._setup.value(self._config.entropy_coef) * entropy
         penalty = regularization_loss(self._variables)
-        return (gain if penalty is None else gain - penalty), entropy
+        if penalty is not None:
+            gain -= self._setup.shares.penalty(penalty)
+        return gain, entropy
 
     def _update_critic(
         self,
@@ -235,7 +237,7 @@ class TRPO:
                 errors = tf.square(chosen - self._values(part_inputs, r, rows))
                 value_loss = losses.masked_mean(errors, valid)
                 loss = c.value_loss_coef * value_loss
-            norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
+            norm = self._setup.step(self._optimizer, tape, loss, variables, c.grad_norm)
             return {"value_loss": value_loss, "value_grad_norm": norm}
 
         passes, parts = c.critic_iterations, c.mini_batches

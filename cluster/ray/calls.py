@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xagents_ray.cluster.ray.actor_group import actors_of
 from xagents_ray.cluster.ray.bell import Bell
 from xagents_ray.cluster.ray.closing import ClosingActors
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
@@ -277,7 +278,8 @@ class RayCalls:
         """
         self._check_ray()
         if actor is not None:
-            self.ray.kill(actor)
+            for each in actors_of(actor):
+                self.ray.kill(each)
 
     def retire(self, actor: Any) -> None:
         """Let an actor close its environments, and kill it 5 s later at the latest.

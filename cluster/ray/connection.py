@@ -19,7 +19,7 @@ from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.process import end_now, quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.user_code import folder_of_modules
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 
 _RETAKE_SECONDS = 0.02
 _open: list[RaySession] = []

@@ -4,7 +4,7 @@ import time
 
 from xagents_ray.cluster.ray import connection
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.resources import PlacementConfig
 
 _STORE_BYTES = 100_000_000
 

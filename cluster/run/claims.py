@@ -7,6 +7,7 @@ from xagents_ray.cluster.run.nodes import Bundle, ClusterNode
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.resources import PlacementConfig
 
 _STEP = 1e-4
 """Ray counts resources in ten-thousandths."""
@@ -49,7 +50,7 @@ def run_claims(
         NoRoomError: there is no core for even one env actor.
     """
     flags = config.placement
-    learner = _learner_claim(nodes, flags.learner_gpus, share)
+    learner = _learner_claim(nodes, flags, share)
     free = {node.id: share * node.free_cpus for node in nodes}
     if learner.get("CPU"):
         free[learners_node(nodes, learner).id] -= learner["CPU"]
@@ -80,20 +81,31 @@ def acting_cores(
 
 
 def _learner_claim(
-    nodes: Sequence[ClusterNode], gpus: float | None, share: float
+    nodes: Sequence[ClusterNode], flags: PlacementConfig, share: float
 ) -> Bundle:
+    """Return the claim of the learner, or of all learners, on one node."""
     cpus = share * sum(node.free_cpus for node in nodes)
     if cpus < _LEAST_CPUS * min(1.0, share):
         raise NoRoomError("No core is free for an env actor")
     able = [node for node in nodes if node.can_learn]
     if not able:
         raise NoRoomError("No core is free on a node with TensorFlow")
+    count, gpus = flags.n_learners, flags.learner_gpus
     if gpus is None:
         free = [node.free.get("GPU", 0.0) for node in able]
-        gpus = _rounded(min(1.0, share * sum(free), max(free)))
+        gpus = _rounded(min(count, share * sum(free), max(free)))
+        if count > 1 and 1 <= gpus < count:
+            raise NoRoomError(
+                f"--n-learners {count} takes a GPU for each, and no node has as many "
+                "free",
+                "lower it, or add --learner-gpus 0 to learn on cores",
+                kind="GPU",
+            )
+    else:
+        gpus *= count
     learner = {"GPU": gpus} if gpus >= _STEP else {}
     most = learners_node(nodes, learner).free_cpus
-    amount = _rounded(min(1.0, cpus / 2, most))
+    amount = _rounded(min(count, cpus / 2, most))
     if amount < _STEP and not learner:
         raise NoRoomError("No core is free on a node with TensorFlow")
     return {"CPU": amount, **learner} if amount >= _STEP else learner

@@ -18,9 +18,10 @@ from xagents_ray.cluster.run.elastic import (
     lost_claims,
     request_cores,
 )
+from xagents_ray.cluster.run.learner_service import LearnerService, learner_group
 from xagents_ray.cluster.run.nodes import live_nodes
+from xagents_ray.cluster.run.replay_service import ReplayService
 from xagents_ray.cluster.run.reservation import group_name, reserve, strategy_within
-from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.cluster.run.shard_claims import ShardClaims
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import UserError
@@ -142,7 +143,8 @@ class RunParts:
         return True
 
     def learner(self) -> Any:
-        options = self._within(0, num_gpus=self._learner_gpus)
+        gpus = self._learner_gpus / self._run.config.placement.n_learners
+        options = self._within(0, num_gpus=gpus)
         visible = self._reserved.visible_gpus
         if visible is None and self._learner_gpus == 0:
             options |= self._blind
@@ -154,8 +156,14 @@ class RunParts:
             pairs = zip(self.shares.bounds, self.shares.envs, strict=False)
             slots = [slot for pair in pairs for slot in slots_of(*pair)]
         definitions = (*self._folder, *export_parts(self._run))
-        made = service.options(**options).remote(self._run, definitions, slots)
-        return self._keep("learner", 0, made)
+        make = service.options(**options).remote
+        made = self._keep("learner", 0, make(self._run, definitions, slots))
+        count = self._run.config.placement.n_learners
+        if count == 1:
+            return made
+        others = (make(self._run, definitions) for _ in range(1, count))
+        kept = (self._keep("learner", i, x) for i, x in enumerate(others, 1))
+        return learner_group([made, *kept])
 
     def shard(self, number: int) -> Any:
         service = remote_class(self._ray, ReplayService, answers_always=True)

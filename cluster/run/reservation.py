@@ -204,6 +204,7 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
         check_claims(nodes, bundles)
         notes = _notes(ray, nodes, run, bundles[0])  # before it is a holder itself
         needed = learner_bytes(run) if has_memory(nodes) else 0
+        needed *= run.config.placement.n_learners
         learner = claim_with_memory(nodes, bundles[0], needed)
         if (claimed := learner.get("memory") or 0) < needed:
             notes = (*notes, unclaimed("learner", needed, claimed))

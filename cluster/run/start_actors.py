@@ -3,7 +3,7 @@
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.actor_pool import ActorPool
 from xagents_ray.cluster.run.placement import RunParts
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.resources import PlacementConfig
 
 
 def start_pool(calls: RayCalls, config: PlacementConfig, parts: RunParts) -> ActorPool:

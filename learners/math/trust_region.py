@@ -4,23 +4,13 @@ Parameters and other vectors are float [P]. `product` multiplies a vector by a s
 positive semidefinite matrix H.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-
-def concat_flat(tensors: Sequence[Any]) -> tf.Tensor:
-    """Return tensors or variables concatenated, [P]."""
-    return tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
-
-
-def assign_flat(variables: Sequence[Any], flat: tf.Tensor) -> None:
-    """Assign values [P] to variables, in the order of `concat_flat`."""
-    parts = tf.split(flat, [math.prod(tuple(x.shape)) for x in variables])
-    for variable, part in zip(variables, parts, strict=True):
-        variable.assign(tf.reshape(part, variable.shape))
+from xagents_ray.learners.math.flat import concat_flat
+from xagents_ray.learners.math.shares import ALONE, Shares
 
 
 def fisher_vector_product(
@@ -28,11 +18,13 @@ def fisher_vector_product(
     variables: Sequence[Any],
     vector: tf.Tensor,
     damping: float,
+    shares: Shares = ALONE,
 ) -> tf.Tensor:
     """Return the Hessian of a divergence times a vector, plus damping times the vector.
 
     The divergence, float [], is from fixed distributions to those of the variables,
-    which have P elements. Where it is 0, its Hessian is the Fisher matrix.
+    which have P elements. Where it is 0, its Hessian is the Fisher matrix. It is a mean
+    over rows, each of which one of the learners has computed that share the work.
 
     Source: arXiv:1502.05477, appendix C.1.
     """
@@ -41,9 +33,10 @@ def fisher_vector_product(
         with tf.GradientTape() as inner:
             value = divergence()
         gradient = inner.gradient(value, variables, unconnected_gradients=zero)
-        along = tf.reduce_sum(concat_flat(gradient) * vector)
+        own = shares.parts(gradient, variables)
+        along = tf.reduce_sum(concat_flat(own) * vector)
     product = outer.gradient(along, variables, unconnected_gradients=zero)
-    return concat_flat(product) + damping * vector
+    return shares.total(concat_flat(product)) + damping * vector
 
 
 def conjugate_gradient(

@@ -9,7 +9,7 @@ import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec, Threads
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run.services import LearnerService
+from xagents_ray.cluster.run.learner_service import LearnerService
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
 from xagents_ray.networks.keras_layers import CustomClasses, WholeModel

@@ -72,7 +72,7 @@ def test_the_algorithms_of_the_package_need_no_autograph(
 ) -> None:
     """It took three quarters of their trace."""
     monkeypatch.setattr(api, "_convert_actual", lambda *_: pytest.fail("converted"))
-    assert callable(case.learner()._traced)
+    assert callable(case.learner().traced)
 
 
 def test_other_algorithms_may_branch_on_tensors(
@@ -87,7 +87,7 @@ def test_other_algorithms_may_branch_on_tensors(
         return plain(data, phase)
 
     plain, learner.algorithm.learn = learner.algorithm.learn, learn
-    assert callable(learner._traced)
+    assert callable(learner.traced)
 
 
 def test_a_release_without_rules_is_left_as_it_is() -> None:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.learners.math import distributions, trust_region
+from xagents_ray.learners.math.flat import assign_flat, concat_flat
 
 RNG = np.random.default_rng(0)
 N, D, UNITS, A = 6, 3, 4, 2
@@ -17,9 +18,9 @@ INPUTS = RNG.normal(size=(N, D))
 def test_flatten_and_assign_are_inverse() -> None:
     values = [np.arange(6.0).reshape(2, 3), np.array(6.0), np.array([7.0, 8.0])]
     variables = [tf.Variable(x) for x in values]
-    flat = trust_region.concat_flat(variables)
+    flat = concat_flat(variables)
     np.testing.assert_array_equal(flat, np.arange(9))
-    trust_region.assign_flat(variables, flat * 2)
+    assign_flat(variables, flat * 2)
     for variable, value in zip(variables, values, strict=True):
         np.testing.assert_array_equal(variable, 2 * value)
 
@@ -43,15 +44,15 @@ class Policy:
 
     def jacobian(self, of: Callable[[], tf.Tensor]) -> Any:
         """Return d outputs / d parameters by finite differences, [..., P]."""
-        start, step = trust_region.concat_flat(self.variables), 1e-6
+        start, step = concat_flat(self.variables), 1e-6
         columns = []
         for axis in np.eye(len(start)):
             ends = []
             for sign in (1, -1):
-                trust_region.assign_flat(self.variables, start + sign * step * axis)
+                assign_flat(self.variables, start + sign * step * axis)
                 ends.append(of().numpy())
             columns.append((ends[0] - ends[1]) / (2 * step))
-        trust_region.assign_flat(self.variables, start)
+        assign_flat(self.variables, start)
         return np.stack(columns, axis=-1)
 
 

@@ -63,13 +63,13 @@ def test_a_run_compiles_four_programs_at_most() -> None:
     spec = SPECS["discrete"]
     config = find_algorithm("a2c").config()
     learner = make_learner("a2c", config, spec, compiled=True, n_envs=16)
-    phase, shapes = learner._traced, set()
+    phase, shapes = learner.traced, set()
 
     def noted(*tensors: Any) -> Any:
         shapes.add(tuple(tuple(x.shape) for x in tensors))
         return phase(*tensors)
 
-    learner.__dict__["_traced"] = noted
+    learner.__dict__["traced"] = noted
     whole = [rollout(spec, seed) for seed in range(6)]
     for width in range(1, 19):
         columns = np.arange(width)

@@ -19,7 +19,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import Option, options
-from xagents_ray.settings.run import PlacementConfig, RunConfig
+from xagents_ray.settings.resources import PlacementConfig
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.tuning.plan import TuneConfig
 

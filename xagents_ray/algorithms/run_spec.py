@@ -76,9 +76,13 @@ class RunSpec:
 
     @property
     def learner_threads(self) -> Threads:
-        """Threads of the learner; medium networks get one inter-op thread each."""
+        """Threads of each learner; medium networks get one inter-op thread each."""
         given = self.config.placement.learner_threads
         cores, flops = given or self.cores, self._update_flops
+        if (count := self.config.placement.n_learners) > 1:
+            # In one process, all but one of them may wait for the last.
+            across = count + 1 if self.config.placement.local else 2
+            return Threads(given or max(1, cores // count), across)
         if self.compiles(on_gpu=False) and flops >= _SMALL:
             return Threads(cores, 1)
         if flops >= _LARGE:
@@ -116,6 +120,8 @@ class RunSpec:
     def compiles(self, on_gpu: bool) -> bool:
         """Return whether XLA compiles the learning phases on a GPU or a CPU."""
         jit = self.config.placement.jit
+        if self.config.placement.n_learners > 1:  # XLA has no sums over processes
+            return False
         # The user's Keras models may have operations that XLA doesn't support.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
@@ -232,7 +238,9 @@ class RunSpec:
 
     @property
     def batch_bytes(self) -> int:
-        """Size of a batch of transitions from the replay; 0 for other data."""
+        """Size of a batch of transitions that one learner gets; 0 for other data."""
+        if self.config.placement.n_learners > 1:  # all of them get a phase at once
+            return 0
         replay = self.config.algorithm.replay
         if self.replay_kind != TRANSITIONS or not isinstance(
             replay, TransitionReplayGroup

@@ -12,7 +12,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.python_calls import python_call
 from xagents_ray.run.config_file import chosen_algorithm, with_config
 from xagents_ray.settings.options import options
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 from xagents_ray.tuning.sweep import TuneResult, run_sweep
 

@@ -18,6 +18,7 @@ from xagents_ray.storage.weights import is_empty
 
 LEARNERS = "xagents_ray.learners.build"
 """Module that creates learners; importing it imports all of their dependencies."""
+_PEERS = "xagents_ray.learners.peers"
 
 
 def load_tensorflow() -> Any:
@@ -63,14 +64,18 @@ def install_parts(definitions: Sequence[bytes]) -> None:
     objects.install_definitions(definitions)
 
 
-def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
+def make_learner(
+    run: RunSpec, rank: int = 0, addresses: tuple[str, ...] = ()
+) -> tuple[Any, list[str]]:
     """Create the learner of a run; return it with notes on its initial weights.
+
+    The arguments are those of `build_learner`.
 
     Raises:
         UserError: a weights file is damaged or of other models, or this machine can't
             compute fast in the run's precision.
     """
-    learner = import_module(LEARNERS).build_learner(run)
+    learner = import_module(LEARNERS).build_learner(run, rank, addresses)
     row, notes = run.algorithm, list[str]()
     has_arrays = not all(map(is_empty, run.weights))
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
@@ -81,6 +86,12 @@ def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
         learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
         notes += more
     return learner, notes
+
+
+def has_lost_learner(error: BaseException) -> bool:
+    """Return whether a learning phase failed because another learner is lost."""
+    lost: bool = import_module(_PEERS).has_lost_peer(error)
+    return lost
 
 
 def encode_models(

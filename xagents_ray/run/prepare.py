@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.definition import Algorithm
-from xagents_ray.algorithms.policy_gradient import ActionRange
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.sequence_replay import check_sequences
 from xagents_ray.algorithms.table import find_algorithm
@@ -17,11 +16,10 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.onnx_trunk import is_installed, trunk_places
 from xagents_ray.run import user_networks, weights_formats
 from xagents_ray.run.checkpoint_facts import sessions_before
 from xagents_ray.run.replay_buffer import empty_replay
+from xagents_ray.run.suitability import check_effects, check_onnx, check_shared
 from xagents_ray.run.tensorflow_child import read_any_weights
 from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -222,7 +220,7 @@ def build_run(
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
     if config.run.resume is None:  # resumed runs may have settings without effect
-        _check_effects(algorithm, config, spec)
+        check_effects(algorithm, config, spec)
     only_images = spec.is_image or spec.observation_shape == (0,)
     if config.algorithm.normalize_observations and only_images:
         raise UserError(
@@ -239,43 +237,16 @@ def build_run(
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     check_sequences(config.algorithm, layouts, config.env.n_envs)
+    if config.placement.n_learners > 1:
+        check_shared(algorithm, config)
     if config.placement.inference == "onnx":
-        _check_onnx(layouts[0])
+        check_onnx(layouts[0])
     for path, layout in zip(config.run.checkpoints or (), layouts, strict=False):
         weights_formats.check_format(layout, path, "--checkpoints")
     files = tuple(read_any_weights(path) for path in config.run.weights or ())
     models = user_networks.user_keras_files(algorithm, own)
     notes = tuple(user_networks.network_notes(layouts))
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
-
-
-def _check_onnx(layout: Layout) -> None:
-    """Raise UserError if ONNX Runtime can't compute a part of the network."""
-    if not trunk_places(layout):
-        raise UserError(
-            "--inference onnx is for networks with convolutions of images, and the one "
-            "that acts here has none: leave it out."
-        )
-    if not is_installed():
-        raise UserError(
-            "--inference onnx needs onnx and onnxruntime: pip install "
-            "'xagents-ray[onnx]', or leave it out."
-        )
-
-
-def _check_effects(algorithm: Algorithm, config: Config, spec: EnvSpec) -> None:
-    """Raise UserError for a setting without effect on these spaces or this agent."""
-    if config.run.checkpoint_replay and config.algorithm.replay is None:
-        raise UserError(
-            "--checkpoint-replay has no effect without a replay buffer, and "
-            f"{algorithm.name} has none here: leave it out."
-        )
-    actions = config.algorithm.part(ActionRange)
-    if spec.is_discrete and actions is not None and not actions.action_scaling:
-        raise UserError(
-            "--no-action-scaling is for continuous actions and this environment's are "
-            "discrete: leave it out."
-        )
 
 
 def replay_bytes(run: RunSpec, capacity: int) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 
 
 def worker_variables(

@@ -8,7 +8,8 @@ from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.console import DisplayConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
-from xagents_ray.settings.run import AUTO_ACTORS, PlacementConfig, RunConfig
+from xagents_ray.settings.resources import AUTO_ACTORS, PlacementConfig
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import (
     EnvConfig,
     PipelineConfig,
@@ -83,6 +84,11 @@ def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[Use
         yield UserError(
             "--noise parameter gives each environment a network of its own, which the "
             "learner can't compute: take another noise, or --inference actor."
+        )
+    if values.get("n_learners", 1) > 1 and values.get("jit") == "on":
+        yield UserError(
+            "--n-learners sums over learners, which XLA can't compile on CPUs: leave "
+            "out --jit on."
         )
     ends = "max_steps" not in values or values["max_steps"] is not None
     for each in known:

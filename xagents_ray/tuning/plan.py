@@ -18,7 +18,8 @@ from xagents_ray.settings.config import (
     train_options,
 )
 from xagents_ray.settings.options import Checked, Option, count, option, options
-from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
+from xagents_ray.settings.run import SESSION_GROUPS
 from xagents_ray.tuning.space import Space
 
 _POINTS = 20

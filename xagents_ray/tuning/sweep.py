@@ -21,7 +21,8 @@ from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
 from xagents_ray.run.worker_variables import worker_variables
 from xagents_ray.settings.options import flag, options
-from xagents_ray.settings.run import ConnectionConfig, RunConfig
+from xagents_ray.settings.resources import ConnectionConfig
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,

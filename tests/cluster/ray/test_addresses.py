@@ -13,7 +13,7 @@ from xagents_ray.cluster.ray import addresses, connection
 from xagents_ray.cluster.ray.addresses import check_in_use, resolve
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 
 HEAD, OTHER = "10.0.0.1:6379", "10.0.0.2:6379"
 

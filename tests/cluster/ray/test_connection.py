@@ -27,7 +27,7 @@ from xagents_ray.cluster.ray.authentication import DashboardLink
 from xagents_ray.cluster.ray.ray_session import RayProcesses, RaySession
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 
 _SLEEP = ["sleep", "60"]
 _FILES = ("SERVER_KEY", "SERVER_CERT", "CA_CERT")

@@ -12,7 +12,7 @@ from processes import wait_for
 from xagents_ray.cluster.ray import connection, own_ray
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 
 _LATE = "The current node timed out during startup.\n  See its logs."
 

@@ -37,7 +37,7 @@ def make():
 # Imports all that the parts of a run import on such a node, also within functions.
 _IMPORT = """
 import ast, importlib, pkgutil, xagents_ray.actors, xagents_ray.replay
-names, lacking = {"xagents_ray.cluster.run.services"}, set()
+names, lacking = {"xagents_ray.cluster.run.learner_service"}, set()
 for room in (xagents_ray.actors, xagents_ray.replay):
     for each in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
         loader = each.module_finder.find_spec(each.name).loader

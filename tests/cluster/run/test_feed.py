@@ -14,7 +14,8 @@ from fake_ray import FakeActor, FakeRay, Ref
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.run.feed import Receipt, chunk_size, pull
-from xagents_ray.cluster.run.services import LearnerService, ReplayService
+from xagents_ray.cluster.run.learner_service import LearnerService
+from xagents_ray.cluster.run.replay_service import ReplayService
 from xagents_ray.core.batches import Batch, assemble_batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory

@@ -10,7 +10,7 @@ import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run import placement, services
+from xagents_ray.cluster.run import learner_service, placement
 from xagents_ray.cluster.run.claims import (
     NoRoomError,
     acting_cores,
@@ -222,9 +222,11 @@ def test_a_learner_has_tensorflow_before_initializers_import_it(
     def step(name: str) -> Callable[[Any], None]:
         return lambda _: steps.append(name)
 
-    monkeypatch.setattr(services, "load_tensorflow", lambda: steps.append("first"))
-    monkeypatch.setattr(services, "install_definitions", step("second"))
-    monkeypatch.setattr(services, "make_learner", lambda _: (None, []))
+    monkeypatch.setattr(
+        learner_service, "load_tensorflow", lambda: steps.append("first")
+    )
+    monkeypatch.setattr(learner_service, "install_definitions", step("second"))
+    monkeypatch.setattr(learner_service, "make_learner", lambda *_: (None, []))
     run: Any = SimpleNamespace(learner_cores=1)
-    assert services.LearnerService(run, (b"",)).start() == (1, [])
+    assert learner_service.LearnerService(run, (b"",)).start() == (1, [])
     assert steps == ["first", "second"]

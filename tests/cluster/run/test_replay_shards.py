@@ -13,8 +13,8 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import shard_pieces
+from xagents_ray.cluster.run.replay_service import ReplayService
 from xagents_ray.cluster.run.replay_shards import ReplayShards
-from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec

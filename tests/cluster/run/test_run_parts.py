@@ -9,7 +9,7 @@ from xagents_ray.cluster.run.elastic import ActorClaim
 from xagents_ray.cluster.run.placement import RunParts, remote_class
 from xagents_ray.core.errors import UserError
 from xagents_ray.run.worker_variables import worker_variables
-from xagents_ray.settings.run import PlacementConfig
+from xagents_ray.settings.resources import PlacementConfig
 
 
 class _Service: ...

@@ -13,7 +13,7 @@ from xagents_ray.cluster.tune.controller import SweepController
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.resources import ConnectionConfig
 from xagents_ray.tuning.sweep import plan_of
 
 

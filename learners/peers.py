@@ -1,0 +1,60 @@
+"""Learners in processes of their own, which sum tensors by TensorFlow's collectives."""
+
+import json
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from xagents_ray.learners.math.shares import Shares
+
+__autograph__ = False
+
+_TIMEOUT_SECONDS = 30.0
+"""Time limit of a sum, so that the loss of a learner never blocks the others."""
+_GROUP = 1
+_FAILURES = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.UnavailableError,
+)
+
+
+def join(rank: int, addresses: Sequence[str]) -> Shares:
+    """Connect to the other learners; return this one's share.
+
+    Call it before TensorFlow's first operation, in all processes at the same time.
+
+    Args:
+        rank: index of this learner.
+        addresses: host and port of each learner.
+    """
+    task = {"type": "worker", "index": rank}
+    cluster = {"worker": addresses}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+    tf.distribute.MultiWorkerMirroredStrategy()  # connects this process
+    size, made = len(addresses), 0
+
+    def total(x: tf.Tensor) -> tf.Tensor:
+        nonlocal made
+        made += 1  # all learners trace the same sums in the same order
+        return tf.raw_ops.CollectiveReduceV2(
+            input=x,
+            group_size=size,
+            group_key=_GROUP,
+            instance_key=made,
+            ordering_token=[],
+            merge_op="Add",
+            final_op="Id",
+            communication_hint="auto",
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+
+    return Shares(rank, size, total)
+
+
+def has_lost_peer(error: BaseException) -> bool:
+    """Return whether a learning phase failed because another learner is lost."""
+    return isinstance(error, _FAILURES)
