@@ -38,6 +38,15 @@ def tls_context() -> ssl.SSLContext | None:
     return made
 
 
+def check_learners(count: int) -> None:
+    """Raise UserError if several learners would connect to each other without TLS."""
+    if count > 1 and _is_on():
+        raise UserError(
+            "--n-learners sums over connections of TensorFlow, which have no TLS, and "
+            "this cluster wants it (RAY_USE_TLS): leave it out."
+        )
+
+
 def grpc_channel(address: str) -> Any:
     """Return a gRPC channel to a cluster's head, encrypted if TLS is on.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.ray import connection, tls
 from xagents_ray.cluster.ray.calls import LateError, RayCalls
 from xagents_ray.cluster.run.actor_slot import FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
@@ -302,6 +302,7 @@ def start_ray_driver(
     has_claim: bool = False,
 ) -> RayDriver:
     """Start Ray, or join a cluster, and return the driver; see `RunParts`."""
+    tls.check_learners(run.config.placement.n_learners)
     definitions = export_definitions(run.config.env)
     signals.on_first = None  # polled instead, because Ray must not be interrupted
     ray = connection.start_ray(run.config.placement, store_bytes(run), signals, note)

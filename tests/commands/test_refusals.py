@@ -164,6 +164,16 @@ ASKED: list[Case] = [
     ("ppo", {"learner_gpus": 1.5}, "--learner-gpus 1.5 can't be reserved"),
     (
         "ppo",
+        {"n_learners": 2, "learner_gpus": 0.5},
+        "--learner-gpus 0.5 is a part of a GPU, and each of --n-learners 2 needs one",
+    ),
+    (
+        "ppo",
+        {"n_learners": 2, "jit": "on"},
+        "--n-learners sums over learners, which XLA can't compile on CPUs: leave out",
+    ),
+    (
+        "ppo",
         {"inference": "learner", "n_actors": "auto"},
         "--inference learner computes for as many env actors as there are at the start",
     ),
@@ -370,6 +380,11 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"memory": "gru:9"}, "--mini-batches 4 is more than --n-envs 1, and with"),
     ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
     ("ppo", {"inference": "onnx"}, "--inference onnx is for networks with convolution"),
+    (
+        "a3c",
+        {"n_learners": 2},
+        "--n-learners shares the rows of an update, and a3c learns from one",
+    ),
     (
         "ppo",
         {"env": "test_refusals:pictures", "normalize_observations": True},
@@ -620,6 +635,7 @@ ELSEWHERE = {
     "outside of the run's directory: put": "tests/run/test_session.py",
     "shares memory as only Linux does": "tests/learners/test_inference_server.py",
     "needs onnx and onnxruntime: pip": "tests/networks/test_onnx_trunk.py",
+    "--n-learners shares updates of the algorithms": "tests/run/test_suitability.py",
 }
 
 

@@ -118,7 +118,7 @@ class Both_All(TypedDict, total=False):
     keep_checkpoints: int
     """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
     learner_gpus: float | None
-    """GPUs of the learner; default: 1 if there is one. Other processes use none (≥
+    """GPUs of each learner; default: 1 if there are any. Other processes use none (≥
     0)."""
     learner_threads: int | None
     """Threads of the learner; default: one for small networks, on which more would wait
@@ -142,6 +142,10 @@ class Both_All(TypedDict, total=False):
     """Number of env actors, which share the environments; default: the fewest with the
     shortest rounds on the free cores; with --policy-lag a learner that uses several
     cores has one of them. auto: one per core, as nodes join and leave (≥ 1)."""
+    n_learners: int
+    """Number of learners on one machine, each of which computes a share of the rows of
+    every update, on a GPU of its own if there are as many; they learn what one would (≥
+    1). Default: 1."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

@@ -85,7 +85,7 @@ def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[Use
             "--noise parameter gives each environment a network of its own, which the "
             "learner can't compute: take another noise, or --inference actor."
         )
-    if values.get("n_learners", 1) > 1 and values.get("jit") == "on":
+    if (values.get("n_learners") or 0) > 1 and values.get("jit") == "on":
         yield UserError(
             "--n-learners sums over learners, which XLA can't compile on CPUs: leave "
             "out --jit on."

@@ -173,6 +173,18 @@ def test_ppo_survives() -> None:
 
 
 @pytest.mark.slow
+def test_ppo_survives_with_two_learners() -> None:
+    """Whichever dies, both are replaced."""
+    command = ["train", "ppo", "--env", "CartPole-v1", *_PPO, "--n-learners", "2"]
+    command += "--n-envs 8 --n-actors 2 --seed 1".split()
+    text, summary, killed = _survive(command, [_LEARNER, _LEARNER], 900)
+    assert killed == {_LEARNER: 2}
+    assert summary["failures"]["learners"] == 2
+    assert "Reward achieved in" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.slow
 def test_a_learner_that_acts_is_replaced() -> None:
     """The env actors keep their environments; rollouts in progress are lost."""
     command = ["train", "ppo", "--env", "CartPole-v1", "--inference", "learner"]

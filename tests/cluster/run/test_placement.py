@@ -99,6 +99,33 @@ def test_gpus_are_shared_out_too(
     assert "GPU" not in none[0]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "flags", "claim"),
+    [
+        (2, {}, {"CPU": 2.0, "GPU": 2.0}),
+        (3, {}, {"CPU": 2.0, "GPU": 2.0}),
+        (2, {"learner_gpus": 0}, {"CPU": 2.0}),
+        (4, {"learner_gpus": 2}, {"CPU": 2.0, "GPU": 4.0}),
+        (0, {}, {"CPU": 2.0}),
+    ],
+)
+def test_each_of_several_learners_has_a_gpu_and_a_core(
+    gpus: int, flags: dict[str, Any], claim: dict[str, float]
+) -> None:
+    nodes = cluster(8, 8, gpus=gpus)
+    assert run_claims(nodes, config(n_learners=2, **flags))[0] == claim
+
+
+def test_learners_without_enough_gpus_are_refused() -> None:
+    with pytest.raises(NoRoomError) as error:
+        run_claims(cluster(8, gpus=1), config(n_learners=2))
+    assert error.value.kind == "GPU"
+    assert str(error.value) == (
+        "--n-learners 2 takes a GPU for each, and no node has as many free: lower it, "
+        "or add --learner-gpus 0 to learn on cores."
+    )
+
+
 @pytest.mark.parametrize(("share", "cores"), [(1, 4.0), (1 / 2, 4.0), (1 / 4, 3.0)])
 def test_one_process_fits_on_one_node(share: float, cores: float) -> None:
     nodes = cluster(4, 4, 4, gpus=1)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from fake_ray import FakeActor, FakeRay
 
+from xagents_ray.cluster.ray import tls
 from xagents_ray.cluster.ray.actor_group import ActorGroup, actors_of
+from xagents_ray.core.errors import UserError
 
 TrainAll = Callable[..., list[dict[str, Any]]]
 ENV = {"env": "CartPole-v1", "n_envs": 4, "seed": 3, "jit": "off"}
@@ -47,6 +49,22 @@ def test_the_first_of_a_group_answers_for_all() -> None:
     assert first == ["state", "stop", "update 7"]
     assert others == [["follow 7", "stop"]] * 2
     assert (actors_of(group), actors_of(actors[0])) == (tuple(actors), (actors[0],))
+
+
+@pytest.mark.parametrize(("is_on", "count"), [("1", 1), ("0", 2)])
+def test_a_single_learner_or_no_tls_is_fine(
+    monkeypatch: pytest.MonkeyPatch, is_on: str, count: int
+) -> None:
+    monkeypatch.setenv("RAY_USE_TLS", is_on)
+    tls.check_learners(count)
+
+
+def test_several_on_a_cluster_with_tls_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    with pytest.raises(UserError, match="have no TLS, and this cluster wants it"):
+        tls.check_learners(2)
 
 
 def test_two_on_ray_learn_what_one_does(train_all: TrainAll, cluster: str) -> None:
