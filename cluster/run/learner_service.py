@@ -80,6 +80,10 @@ class LearnerService:
         """Return the newest weights, labeled with a version."""
         return self._learner.policy_weights(version)
 
+    def publish(self, version: int) -> None:
+        """Label the newest weights with a version, as the first learner does."""
+        self._learner.policy_weights(version)
+
     def update(
         self,
         version: int,
@@ -180,4 +184,4 @@ def learner_group(actors: Sequence[Any]) -> ActorGroup:
     for rank, each in enumerate(actors):
         each.meet.remote(rank, *addresses)
     joint = {name: name for name in ("restore", "scale_lr", "start", "stop")}
-    return ActorGroup(actors, {**joint, "update": "follow"})
+    return ActorGroup(actors, {**joint, "update": "follow", "weights": "publish"})

@@ -8,6 +8,7 @@ from fake_ray import FakeActor, FakeRay
 
 from xagents_ray.cluster.ray import tls
 from xagents_ray.cluster.ray.actor_group import ActorGroup, actors_of
+from xagents_ray.cluster.run.learner_service import learner_group
 from xagents_ray.core.errors import UserError
 
 TrainAll = Callable[..., list[dict[str, Any]]]
@@ -49,6 +50,44 @@ def test_the_first_of_a_group_answers_for_all() -> None:
     assert first == ["state", "stop", "update 7"]
     assert others == [["follow 7", "stop"]] * 2
     assert (actors_of(group), actors_of(actors[0])) == (tuple(actors), (actors[0],))
+
+
+class _Member(_Learner):
+    """A member of the group that a run makes."""
+
+    def address(self) -> str:
+        return f"node:{self.rank}"
+
+    def meet(self, rank: int, *addresses: str) -> None:
+        assert rank == self.rank
+        self.called.append(f"meet {addresses}")
+
+    def start(self) -> None:
+        self.called.append("start")
+
+    def restore(self, arrays: str) -> None:
+        self.called.append(f"restore {arrays}")
+
+    def scale_lr(self, factor: float) -> None:
+        self.called.append(f"scale_lr {factor}")
+
+    def weights(self, version: int) -> None:
+        self.called.append(f"publish {version}")
+
+    publish = weights
+
+
+def test_what_changes_a_learner_is_for_all() -> None:
+    """Also the version of the weights, by which some algorithms tell old rollouts."""
+    ray = FakeRay()
+    learners = [_Member(rank) for rank in range(2)]
+    group = learner_group([FakeActor(ray, each) for each in learners])
+    calls = {"start": (), "restore": ("a",), "scale_lr": (0.5,), "weights": (3,)}
+    for name, arguments in calls.items():
+        last = getattr(group, name).remote(*arguments)
+    ray.wait([last], num_returns=1, timeout=9)
+    both = "meet ('node:0', 'node:1')", "start", "restore a", "scale_lr 0.5"
+    assert [each.called for each in learners] == [[*both, "publish 3"]] * 2
 
 
 @pytest.mark.parametrize(("is_on", "count"), [("1", 1), ("0", 2)])
