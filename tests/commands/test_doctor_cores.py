@@ -7,9 +7,10 @@ import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.preflight import ClusterFacts
-from xagents_ray.commands.doctor import cores, examination
+from xagents_ray.commands.doctor import cores, examination, machine
 from xagents_ray.commands.doctor.checks import Check
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.resources import PlacementConfig
 
 
 def config(**settings: Any) -> Config:
@@ -136,3 +137,27 @@ def test_the_cluster_that_the_variable_names_is_examined(
     assert examination._placed(config(address="local"))[0].placement.address is None
     alone = config(local=True)
     assert examination._placed(alone) == (alone, "")
+
+
+@pytest.mark.parametrize(
+    ("shown", "usable", "flags", "said"),
+    [
+        ([], [], {}, "none: the learner uses 8 cores"),
+        ([], [], {"n_learners": 2}, "none: 2 learners use 4 cores each"),
+        (["A", "B"], ["A", "B"], {"n_learners": 2}, "A, B; TensorFlow sees 2"),
+        (["A"], ["A"], {"n_learners": 2}, "A; TensorFlow sees 1, for 2 learners"),
+        (["A"], ["A"], {"n_learners": 2, "learner_gpus": 0}, "A; TensorFlow sees 1"),
+    ],
+)
+def test_each_learner_wants_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    shown: list[str],
+    usable: list[str],
+    flags: dict[str, Any],
+    said: str,
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(machine, "available_cores", lambda: 8)
+    row = machine.check_gpu(shown, usable, PlacementConfig(**flags))
+    assert row.found == said
+    assert (row.verdict == "error") == ("for 2 learners" in said)

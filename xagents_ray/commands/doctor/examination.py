@@ -121,7 +121,8 @@ class _Examination:
             if gpus and machine.has_cuda():
                 asking = self._start("xagents_ray.run.learner_access:learner_gpus")
             yield from self._environment(probe)
-            ray.append(lacking or machine.check_gpu(gpus, self._usable(asking)))
+            usable, flags = self._usable(asking), config.placement
+            ray.append(lacking or machine.check_gpu(gpus, usable, flags))
             ray.append(machine.check_bytecode())
             if not config.placement.local:
                 ray.append(machine.ray_here())

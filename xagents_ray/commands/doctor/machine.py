@@ -32,6 +32,7 @@ from xagents_ray.core.process import available_cores
 from xagents_ray.run.child import Child, Outcome
 from xagents_ray.run.prepare import replay_entry_bytes
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.resources import PlacementConfig
 
 if TYPE_CHECKING:
     from xagents_ray.cluster.run.preflight import ClusterFacts
@@ -40,6 +41,7 @@ CONNECT_SECONDS = 10.0
 _SPARE_BYTES = 2**30
 """Memory reserved for TensorFlow, Ray and the environments."""
 _SMI_SECONDS = 5
+_NOWHERE = PlacementConfig()
 _STATE_COPIES = 3
 """Copies of each weight: itself and Adam's two moments; ignores target networks."""
 
@@ -194,18 +196,39 @@ def has_cuda() -> bool:
     return re.search(r"""['"]is_cuda_build['"], True\b""", text) is not None
 
 
-def check_gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
-    """Compare the driver's GPUs with TensorFlow's, or the reason for having none."""
+def check_gpu(
+    shown: Sequence[str],
+    usable: Sequence[str] | str,
+    placement: PlacementConfig = _NOWHERE,
+) -> Check:
+    """Compare the driver's GPUs with TensorFlow's, and those with the learners.
+
+    Args:
+        shown: names of the driver's GPUs.
+        usable: names of TensorFlow's, or the reason for having none.
+        placement: settings of the run, if there is one.
+    """
+    learners = placement.n_learners
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
     if not shown:
-        return Check("GPU", f"none: the learner uses {available_cores()} cores{note}")
+        cores = max(1, available_cores() // learners)
+        using = "the learner uses" if learners == 1 else f"{learners} learners use"
+        each = "" if learners == 1 else " each"
+        number = pluralize(cores, "core")
+        return Check("GPU", f"none: {using} {number}{each}{note}")
     found = f"{', '.join(shown)}{note}"
     if isinstance(usable, str):
         return warning_check("GPU", f"{found}; {usable}", _GPU_REMEDY)
     if not usable:
         remedy = _GPU_REMEDY if hidden is None else f"Unset {note[2:]}: it hides GPUs."
         return warning_check("GPU", f"{found}; TensorFlow sees none", remedy)
+    if 1 < learners > len(usable) and placement.learner_gpus != 0:
+        return error_check(
+            "GPU",
+            f"{found}; TensorFlow sees {len(usable)}, for {learners} learners",
+            "Lower --n-learners, or add --learner-gpus 0 to learn on cores.",
+        )
     return Check("GPU", f"{found}; TensorFlow sees {len(usable)}")
 
 
