@@ -23,6 +23,7 @@ from benchmarks import roofline as parts
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
 from benchmarks import startup as beginning
+from benchmarks import sums as shared
 from benchmarks import throughput as speed
 from benchmarks.report import (
     Result,
@@ -68,6 +69,7 @@ for each in (
     learns.learning,
     gates.gate,
     seen.inputs,
+    shared.sums,
 ):
     cli.add_command(each)
 for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
