@@ -64,8 +64,8 @@ class TrajectoryReplay(Replay):
         names = [*required_fields(Trajectory)]
         names += [] if behavior is None else [behavior]
         names += [ACTION_MASKS] * spec.has_action_masks
-        names += [NETWORK_NOISE] * (noise_units > 0)
-        for name in names + [RECURRENT_STATE] * (state_units > 0):
+        names += [NETWORK_NOISE] * bool(noise_units)
+        for name in names + [RECURRENT_STATE] * bool(state_units):
             more = spec.stack if name in FRAME_FIELDS else name in LONGER_FIELDS
             rows = 1 if name in ONE_ROW_FIELDS else more + longest
             self._stored[name] = empty_rings(types[name], (slots, rows, n_envs))

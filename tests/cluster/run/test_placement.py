@@ -206,6 +206,8 @@ def test_claims_without_a_bundle_are_taken_from_the_first_bundles() -> None:
     found = nodes_of_group(ray, group)
     assert [node.free_cpus for node in found] == [0.0, 2.5, 4.0]
     assert [node.free["GPU"] for node in found] == [0.0, 0.0, 1.0]
+    del whole["GPU_group_ab"]  # Ray leaves out what is used up
+    assert nodes_of_group(ray, group)[2].free["GPU"] == 0.0
     assert ClusterNode("1", {}, {}).free_cpus == 0.0
 
 
