@@ -122,6 +122,8 @@ def test_two_on_ray_learn_what_one_does(train_all: TrainAll, cluster: str) -> No
         ("acer", {"max_steps": 1_500, "buffer_initial_size": 10}),
         ("ppo", {"memory": "lstm:8", "max_steps": 2_000}),
         ("trpo", {"max_steps": 1_500}),
+        ("a2c", {"max_steps": 1_500, "policy_lag": 1}),
+        ("ppo", {"inference": "learner", "max_steps": 1_500}),
     ],
 )
 def test_every_way_of_learning_is_shared(
