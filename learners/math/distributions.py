@@ -91,13 +91,13 @@ class MultiCategorical:
 
     def mode(self) -> tf.Tensor:
         """Return int32 [N, P], the most probable actions."""
-        return tf.stack([part.mode() for part in self._parts], axis=-1)
+        return tf.stack([part.mode() for part in self._parts], axis=1)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
         """Return int32 [N, P] actions, determined by the seed, int [2]."""
         seeds = tf.unstack(tf.random.split(seed, len(self.sizes)))
         pairs = zip(self._parts, seeds, strict=True)
-        return tf.stack([part.sample(own) for part, own in pairs], axis=-1)
+        return tf.stack([part.sample(own) for part, own in pairs], axis=1)
 
     def frozen(self) -> "MultiCategorical":
         """Return a copy that later changes of variables don't affect."""
