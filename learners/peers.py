@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -11,7 +13,8 @@ from xagents_ray.learners.math.shares import Shares
 __autograph__ = False
 
 _TIMEOUT_SECONDS = 30.0
-"""Time limit of a sum, so that the loss of a learner never blocks the others."""
+"""Time limit of a sum, so that a learner that hangs never blocks the others."""
+_POLL_SECONDS = 1.0
 _GROUP = 1
 _FAILURES = (
     tf.errors.AbortedError,
@@ -49,10 +52,25 @@ def join(rank: int, addresses: Sequence[str]) -> Shares:
             merge_op="Add",
             final_op="Id",
             communication_hint="auto",
-            timeout_seconds=_TIMEOUT_SECONDS,
         )
 
-    return Shares(rank, size, total)
+    shares = Shares(rank, size, total)
+    threading.Thread(target=_watch, args=(shares,), daemon=True).start()
+    return shares
+
+
+def _watch(shares: Shares) -> None:
+    """End this process if a sum takes too long: nothing else can interrupt it.
+
+    TensorFlow's own time limit starts a thread for each sum, which lives as long.
+    """
+    last, since = 0, time.monotonic()
+    while True:
+        time.sleep(_POLL_SECONDS)
+        if (turn := shares.turn) % 2 == 0 or turn != last:
+            last, since = turn, time.monotonic()
+        elif time.monotonic() - since > _TIMEOUT_SECONDS:
+            os._exit(1)
 
 
 def has_lost_peer(error: BaseException) -> bool:

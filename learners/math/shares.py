@@ -51,6 +51,11 @@ class Shares:
         self._shared.update(id(variable) for variable in model.variables)
         return SharedNetwork(model, self, has_memory)
 
+    @property
+    def turn(self) -> int:
+        """Number of sums that were begun plus those that have ended: odd during one."""
+        return 0 if self._turn is None else int(self._turn)
+
     def total(self, x: tf.Tensor) -> tf.Tensor:
         """Return the sum of a tensor over all learners."""
         if self._turn is None:

@@ -1,0 +1,57 @@
+"""A learner that waits too long for the others ends its process."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xagents_ray.learners import peers
+
+
+class _Clock:
+    """A clock that only sleeping advances, for a minute."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > 60:
+            raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("turn_at", "ends_at"),
+    [
+        (lambda now: 3, 32.0),
+        (lambda now: 4, None),  # no sum: the next phase has not begun
+        (lambda now: 2 * int(now) + 1, None),
+        (lambda now: 5 if now < 20 else 7, 51.0),
+    ],
+    ids=["hangs", "rests", "goes on", "hangs later"],
+)
+def test_a_sum_has_30_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+    turn_at: Callable[[float], int],
+    ends_at: float | None,
+) -> None:
+    clock = _Clock()
+
+    class Watched:
+        @property
+        def turn(self) -> int:
+            return turn_at(clock.now)
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(peers, "time", clock)
+    monkeypatch.setattr(peers, "os", SimpleNamespace(_exit=end))
+    shares: Any = Watched()
+    with pytest.raises(SystemExit if ends_at else TimeoutError):
+        peers._watch(shares)
+    assert ends_at is None or clock.now == ends_at
