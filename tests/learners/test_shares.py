@@ -33,6 +33,7 @@ def check(found: dict[str, dict[str, float]]) -> None:
     for name, own in found.items():
         assert own.pop("moved") > 1e-3, name
         assert own.pop("ranks") == 0, name
+        assert own.pop("float32") < 1e-6, name
         assert own, name
         assert max(own.values()) < 1e-9, (name, own)
 

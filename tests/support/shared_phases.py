@@ -86,15 +86,24 @@ def moved(one: dict[str, Any], learner: Learner) -> float:
     return float(min(np.abs(one[name] - x).max() for name, x in kernels.items()))
 
 
+def losses_of(metrics: dict[str, float]) -> dict[str, float]:
+    """Return the losses and gradient norms among the metrics."""
+    kinds = "loss", "grad_norm"
+    return {name: x for name, x in metrics.items() if name.endswith(kinds)}
+
+
 def differences(name: str, sizes: Sequence[int]) -> dict[str, float]:
     """Return the largest difference from one learner, by the number of learners.
 
-    `moved` is the change of the weights, `ranks` that between the learners.
+    `moved` is the change of the weights, `ranks` the difference between the learners,
+    and `float32` that of losses and gradient norms in a first phase in float32, relative
+    to them, or to 1 if they are smaller.
     """
     case = case_of(name)
     batches, alone = recorded(case), made(case, ALONE)
     one = learned(DoublePhases(alone), batches)
-    found = {"moved": moved(one, alone), "ranks": 0.0}
+    found = {"moved": moved(one, alone), "ranks": 0.0, "float32": 0.0}
+    first = losses_of(alone.learn(batches[0], 0, {}, 2).metrics)
     for size in sizes:
         many = Replicas(lambda shares: made(case, shares), size)
         ends = ends_of(many, batches)
@@ -102,6 +111,9 @@ def differences(name: str, sizes: Sequence[int]) -> dict[str, float]:
         found[str(size)] = float(max(gaps))
         own = [np.abs(ends[0][k] - end[k]).max() for end in ends for k in one]
         found["ranks"] = max(found["ranks"], float(max(own)))
+        together = losses_of(many.learn(batches[0], 0, {}, 2).metrics)
+        errors = [abs(together[k] - x) / max(abs(x), 1.0) for k, x in first.items()]
+        found["float32"] = max(found["float32"], *errors)
     return found
 
 
