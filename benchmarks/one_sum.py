@@ -21,7 +21,7 @@ _INPUTS = 8
 def main() -> None:
     """Measure what the argument, as JSON, asks for."""
     asked = json.loads(sys.argv[1])
-    runtime.configure(Threads(1, 2), deterministic=False)
+    runtime.configure(Threads(1, 1), deterministic=False)
     addresses = asked["addresses"]
     shares = join(asked["rank"], addresses) if len(addresses) > 1 else ALONE
     import keras
