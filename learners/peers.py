@@ -36,6 +36,8 @@ def join(rank: int, addresses: Sequence[str]) -> Shares:
     """
     task = {"type": "worker", "index": rank}
     cluster = {"worker": addresses}
+    # Proxies of the network are not for a connection within the machine.
+    os.environ["no_grpc_proxy"] = ",".join(x.rpartition(":")[0] for x in addresses)
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
     tf.distribute.MultiWorkerMirroredStrategy()  # connects this process
     size, made = len(addresses), 0

@@ -58,6 +58,8 @@ class LearnerService:
 
     def start(self) -> tuple[int, list[str]]:
         """Create the learner; return its cores, and notes on the initial weights."""
+        if self._run.config.placement.n_learners > 1 and not self._addresses:
+            os._exit(1)  # another one died before it gave its address
         load_tensorflow()  # quietly, before initializers import it
         install_definitions(self._definitions)
         self._learner, notes = make_learner(self._run, self._rank, self._addresses)

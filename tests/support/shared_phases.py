@@ -95,8 +95,8 @@ def losses_of(metrics: dict[str, float]) -> dict[str, float]:
 def differences(name: str, sizes: Sequence[int]) -> dict[str, float]:
     """Return the largest difference from one learner, by the number of learners.
 
-    `moved` is the change of the weights, `ranks` the difference between the learners,
-    and `float32` that of losses and gradient norms in a first phase in float32, relative
+    `moved` is the change of the weights, `ranks` the difference between the learners.
+    `float32` is that of losses and gradient norms in a first phase in float32, relative
     to them, or to 1 if they are smaller.
     """
     case = case_of(name)

@@ -256,6 +256,7 @@ def test_a_learner_has_tensorflow_before_initializers_import_it(
     )
     monkeypatch.setattr(learner_service, "install_definitions", step("second"))
     monkeypatch.setattr(learner_service, "make_learner", lambda *_: (None, []))
-    run: Any = SimpleNamespace(learner_cores=1)
+    config = SimpleNamespace(placement=SimpleNamespace(n_learners=1))
+    run: Any = SimpleNamespace(learner_cores=1, config=config)
     assert learner_service.LearnerService(run, (b"",)).start() == (1, [])
     assert steps == ["first", "second"]

@@ -1,6 +1,7 @@
 """Learners that share each update, as processes on Ray and in one process."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from fake_ray import FakeActor, FakeRay
 
 from xagents_ray.cluster.ray import tls
 from xagents_ray.cluster.ray.actor_group import ActorGroup, actors_of
-from xagents_ray.cluster.run.learner_service import learner_group
+from xagents_ray.cluster.run import learner_service
+from xagents_ray.cluster.run.learner_service import LearnerService, learner_group
 from xagents_ray.core.errors import UserError
 
 TrainAll = Callable[..., list[dict[str, Any]]]
@@ -88,6 +90,21 @@ def test_what_changes_a_learner_is_for_all() -> None:
     ray.wait([last], num_returns=1, timeout=9)
     both = "meet ('node:0', 'node:1')", "start", "restore a", "scale_lr 0.5"
     assert [each.called for each in learners] == [[*both, "publish 3"]] * 2
+
+
+def test_one_whose_peer_died_before_they_met_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray makes no call that lacks an argument, such as the address of the dead one."""
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(learner_service, "os", SimpleNamespace(_exit=end))
+    placement = SimpleNamespace(n_learners=2)
+    run: Any = SimpleNamespace(config=SimpleNamespace(placement=placement))
+    with pytest.raises(SystemExit):
+        LearnerService(run).start()
 
 
 @pytest.mark.parametrize(("is_on", "count"), [("1", 1), ("0", 2)])
