@@ -112,8 +112,8 @@ class Learner:
         if n_envs is not None and row.on_policy and "valid" in data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names = list[tuple[str, ...]]()
-        units = layouts[0].noise_units, layouts[0].state_units
-        signature = data.signature(spec, *units), _FACTS
+        noise, state = layouts[0].noise_units, layouts[0].state_units
+        signature = data.signature(spec, noise, state), _FACTS
         self._phase = runtime.graph_of(self._learn, signature, compiled, self.algorithm)
         self._check_errors()
         self._publish = self._publishing()

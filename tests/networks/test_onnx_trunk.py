@@ -20,7 +20,7 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.noisy import FACTORISED, with_noise
 from xagents_ray.networks.onnx_trunk import OnnxTrunk, trunk_gains, trunk_places
 from xagents_ray.networks.reading import layout_for, read_layout
-from xagents_ray.run import prepare
+from xagents_ray.run import suitability
 
 FRAMES = EnvSpec((20, 24), "uint8", 4, 6)
 RGB = EnvSpec((84, 96, 3), "uint8", 1, 6)
@@ -144,6 +144,6 @@ def test_doctor_acts_as_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "is_installed", lambda: False)
+    monkeypatch.setattr(suitability, "is_installed", lambda: False)
     with pytest.raises(UserError, match="--inference onnx needs onnx and onnxruntime"):
         run_of("ppo", inference="onnx", **PONG)
