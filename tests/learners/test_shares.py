@@ -14,10 +14,10 @@ import tensorflow as tf
 from xagents_ray.core.errors import UserError
 from xagents_ray.learners.math.shares import ALONE, Shares
 
-QUICK = "ppo", "sac", "trpo"
+QUICK = "sac", "trpo"  # of PPO, tests/cluster/run/test_several_learners.py has one
 SLOW = (
-    *("a2c", "acer", "ddpg", "dqn", "impala", "td3", "sac-critics", "dqn-rainbow"),
-    *("ppo-decoupled", "impala-share", *QUICK),
+    *("a2c", "acer", "ddpg", "dqn", "impala", "ppo", "td3", "sac-critics"),
+    *("dqn-rainbow", "ppo-decoupled", "impala-share", *QUICK),
 )
 
 
