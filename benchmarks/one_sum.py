@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import keras
+import tensorflow as tf
+
 from xagents_ray.algorithms.run_spec import Threads
 from xagents_ray.learners import runtime
 from xagents_ray.learners.math.flat import concat_flat
@@ -24,9 +27,6 @@ def main() -> None:
     runtime.configure(Threads(1, 1), deterministic=False)
     addresses = asked["addresses"]
     shares = join(asked["rank"], addresses) if len(addresses) > 1 else ALONE
-    import keras
-    import tensorflow as tf
-
     dense, width = keras.layers.Dense, asked["width"]
     layers = [dense(width, "relu") for _ in range(3)]
     model = keras.Sequential([keras.Input((_INPUTS,)), *layers, dense(1)])

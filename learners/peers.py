@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ __autograph__ = False
 
 _TIMEOUT_SECONDS = 30.0
 """Time limit of a sum, so that a learner that hangs never blocks the others."""
+_JOIN_SECONDS = 120
+"""Time limit to connect; the learners import TensorFlow before, at the same time."""
 _POLL_SECONDS = 1.0
 _GROUP = 1
 _FAILURES = (
@@ -28,7 +31,8 @@ _FAILURES = (
 def join(rank: int, addresses: Sequence[str]) -> Shares:
     """Connect to the other learners; return this one's share.
 
-    Call it before TensorFlow's first operation, in all processes at the same time.
+    Call it before TensorFlow's first operation, in all processes at the same time. If
+    one of them does not come, SIGALRM ends this process after two minutes.
 
     Args:
         rank: index of this learner.
@@ -39,7 +43,10 @@ def join(rank: int, addresses: Sequence[str]) -> Shares:
     # Proxies of the network are not for a connection within the machine.
     os.environ["no_grpc_proxy"] = ",".join(x.rpartition(":")[0] for x in addresses)
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+    # The kernel ends this process: TensorFlow holds the GIL while it waits for others.
+    signal.alarm(_JOIN_SECONDS)
     tf.distribute.MultiWorkerMirroredStrategy()  # connects this process
+    signal.alarm(0)
     size, made = len(addresses), 0
 
     def total(x: tf.Tensor) -> tf.Tensor:

@@ -94,7 +94,7 @@ def _learner_claim(
     if gpus is None:
         free = [node.free.get("GPU", 0.0) for node in able]
         gpus = _rounded(min(count, share * sum(free), max(free)))
-        if count > 1 and 1 <= gpus < count:
+        if count > 1 and _STEP <= gpus < count:
             raise NoRoomError(
                 f"--n-learners {count} takes a GPU for each, and no node has as many "
                 "free",

@@ -27,7 +27,7 @@ from xagents_ray.run.learner_access import (
 
 
 class LearnerService:
-    """The learner of a run; `stop` and `ping` are answered during `update`.
+    """A learner of a run; `stop` and `ping` are answered during `update`.
 
     Args:
         run: the run.
@@ -130,15 +130,9 @@ class LearnerService:
                 os._exit(1)
             raise
 
-    def follow(
-        self,
-        version: int,
-        env_steps: int,
-        statistics: Statistics,
-        *batch: BatchPart | Receipt,
-    ) -> None:
-        """Run one learning phase like `update`, of which the first learner tells."""
-        self.update(version, env_steps, statistics, *batch)
+    def follow(self, *given: Any) -> None:
+        """Run one learning phase like `update`, whose results the first one returns."""
+        self.update(*given)
 
     def _learn_chunks(
         self, chunks: Chunks, env_steps: int, statistics: Statistics, version: int

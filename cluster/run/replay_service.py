@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -117,13 +118,7 @@ class ReplayService:
 
     def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories per environment."""
-        try:
-            with self._work, errors_name_line(str(self._run.config.env.env)):
-                drawn = self._replay.sample(batches, count)
-        except UserError as error:
-            self._fault = error
-            raise
-        return self._numbered(drawn)
+        return self._numbered(self._drawn(self._replay.sample, batches, count))
 
     def draw(self, shard: Any, batches: int, count: int, chunk: int) -> Receipt:
         """Draw like `sample`, to return the data by `fetch` until the next insertion.
@@ -134,15 +129,22 @@ class ReplayService:
             count: number of transitions per batch.
             chunk: number of batches of the run to fetch at a time.
         """
-        try:
-            with self._work, errors_name_line(str(self._run.config.env.env)):
-                drawn = self._replay.draw(batches, count)
-        except UserError as error:
-            self._fault = error
-            raise
+        drawn = self._drawn(self._replay.draw, batches, count)
         self._n_draws += 1
         self._draws[self._n_draws] = drawn
         return Receipt(shard, self._n_draws, batches, count, chunk)
+
+    def _drawn(self, draw: Callable[[int, int], Any], batches: int, count: int) -> Any:
+        """Return what a method of the replay draws; keep an error of the user's code.
+
+        It is raised again by the next insertion, whose result the driver waits for.
+        """
+        try:
+            with self._work, errors_name_line(str(self._run.config.env.env)):
+                return draw(batches, count)
+        except UserError as error:
+            self._fault = error
+            raise
 
     def fetch(self, number: int, items: IntArray) -> Transitions:
         """Return transitions of a draw by its number; see `TransitionReplay.fetch`."""

@@ -144,14 +144,12 @@ class SharedNetwork:
         has_memory: whether it has recurrent layers; environments are shared then.
     Attributes:
         name: name of the model.
-        variables: all its variables.
         trainable_variables: variables that are learned.
     """
 
     def __init__(self, model: Any, shares: Shares, has_memory: bool) -> None:
         self._model, self._shares, self._has_memory = model, shares, has_memory
-        self.name, self.variables = model.name, model.variables
-        self.trainable_variables = model.trainable_variables
+        self.name, self.trainable_variables = model.name, model.trainable_variables
 
     def __call__(self, inputs: Any) -> Any:
         """Return the outputs for all rows, float32 [N, ...] each."""

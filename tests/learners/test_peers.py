@@ -1,5 +1,9 @@
 """A learner that waits too long for the others ends its process."""
 
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -55,3 +59,20 @@ def test_a_sum_has_30_seconds(
     with pytest.raises(SystemExit if ends_at else TimeoutError):
         peers._watch(shares)
     assert ends_at is None or clock.now == ends_at
+
+
+_ALONE = """
+from xagents_ray.learners import peers
+peers._JOIN_SECONDS = 2
+peers.join(0, [f"127.0.0.1:{port}" for port in (PORT, 1)])
+"""
+
+
+@pytest.mark.slow
+def test_a_learner_does_not_wait_for_ever_for_others_to_connect() -> None:
+    """TensorFlow holds the GIL meanwhile, so that no thread could end it."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-c", _ALONE.replace("PORT", str(port))]
+    assert subprocess.run(command).returncode == -signal.SIGALRM

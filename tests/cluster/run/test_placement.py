@@ -116,9 +116,11 @@ def test_each_of_several_learners_has_a_gpu_and_a_core(
     assert run_claims(nodes, config(n_learners=2, **flags))[0] == claim
 
 
-def test_learners_without_enough_gpus_are_refused() -> None:
+@pytest.mark.parametrize(("gpus", "share"), [(1, 1.0), (2, 1 / 4)])
+def test_learners_without_enough_gpus_are_refused(gpus: int, share: float) -> None:
+    """Two on parts of one GPU could not sum."""
     with pytest.raises(NoRoomError) as error:
-        run_claims(cluster(8, gpus=1), config(n_learners=2))
+        run_claims(cluster(8, gpus=gpus), config(n_learners=2), share)
     assert error.value.kind == "GPU"
     assert str(error.value) == (
         "--n-learners 2 takes a GPU for each, and no node has as many free: lower it, "

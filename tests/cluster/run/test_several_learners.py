@@ -92,6 +92,15 @@ def test_what_changes_a_learner_is_for_all() -> None:
     assert [each.called for each in learners] == [[*both, "publish 3"]] * 2
 
 
+def test_every_method_is_for_all_or_changes_nothing() -> None:
+    """A new one that changes a learner has to be one of those for all."""
+    joint = learner_group([])._joint
+    reads = {"acts", "encode", "ping", "state"}
+    alone = {"address", "meet"}  # of each learner, before they are a group
+    public = {name for name in vars(LearnerService) if not name.startswith("_")}
+    assert public == {*joint, *joint.values()} | reads | alone
+
+
 def test_one_whose_peer_died_before_they_met_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
