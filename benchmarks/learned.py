@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -67,6 +68,17 @@ class Learned:
         return min(self.seeds, key=lambda seed: self.seeds[seed].mean)
 
     @property
+    def command(self) -> str:
+        """Command that repeats the training and the evaluation."""
+        words = ["--agent", self.agent, "--env", self.env]
+        words += ["--seeds", ",".join(map(str, self.seeds))]
+        words += ["--episodes", str(self.episodes)]
+        for name, value in self.settings.items():
+            shown = value if isinstance(value, str) else json.dumps(value)
+            words += ["--set", f"{name}={shown}"]
+        return f"python -m benchmarks learning {shlex.join(words)}"
+
+    @property
     def is_at_zoo(self) -> bool | None:
         """Whether the mean is at RL Zoo's, before rounding; None without one of it.
 
@@ -122,8 +134,16 @@ class Learned:
             _robust_mean(found),
             "–" if zoo is None else f"{zoo.mean:g} @ {_steps(zoo.env_steps)}",
             _minutes(sum(one.seconds for one in each)),
+            self._links(),
             ", ".join(self.remarks()) or "–",
         ]
+
+    def _links(self) -> str:
+        """Return links to the row's files, which lie in `results` beside the page."""
+        files = f"results/{file_name(self.agent, self.env)}"
+        numbers = "command and settings" if self.resolved else "numbers"
+        kinds = {numbers: SUFFIX, "history": ".parquet", "curve": ".svg"}
+        return " · ".join(f"[{k}]({files}{suffix})" for k, suffix in kinds.items())
 
     def sentence(self) -> str:
         """Return a one-line summary."""
@@ -133,8 +153,13 @@ class Learned:
 
 HEADS = (
     "agent", "environment", "env steps", "seeds, worst first", "worst seed",
-    "mean ± standard error", "IQM [95 %]", "RL Zoo", "time", "remarks",
+    "mean ± standard error", "IQM [95 %]", "RL Zoo", "time", "files", "remarks",
 )  # fmt: skip
+
+
+def file_name(agent: str, env: str) -> str:
+    """Return the name of a pair's files, without suffix."""
+    return f"{agent}-{env.replace(':', '-').replace('/', '-')}"
 
 
 def read_all(results: Path) -> list[Learned]:

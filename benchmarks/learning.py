@@ -19,6 +19,7 @@ from benchmarks.learned import (
     Learned,
     Reached,
     around_table,
+    file_name,
     read_all,
     replace_table,
 )
@@ -140,11 +141,6 @@ def evaluate_from_same_starts(policy: Policy, episodes: int) -> Evaluation:
     return Evaluation(tuple(played), _START_SEED)
 
 
-def file_name(agent: str, env: str) -> str:
-    """Return the name of a pair's files, without suffix."""
-    return f"{agent}-{env.replace(':', '-').replace('/', '-')}"
-
-
 def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs of agents and environments that have presets.
 
@@ -188,7 +184,7 @@ def _record(results: Path, learned: Learned, trained: SeedsResult) -> None:
 def write_learned(path: Path, learned: Learned) -> None:
     """Write numbers, with the date, the machine and the versions of the packages."""
     facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
-    write(path, {**facts, **asdict(learned)})
+    write(path, {**facts, "command": learned.command, **asdict(learned)})
 
 
 def _history(path: Path) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -335,6 +336,7 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     (found,) = read_all(results)
     stored = json.loads((results / "ppo-CartPole-v1.json").read_text())
     assert stored["settings"] == {"max_steps": 600}
+    assert stored["command"].endswith("--seeds 1 --episodes 3 --set max_steps=600")
     resolved = stored["resolved"]
     assert (resolved["max_steps"], resolved["env"]) == (600, "CartPole-v1")
     assert resolved["gamma"] < 1 and "seed" not in resolved  # the preset's too
@@ -416,11 +418,35 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
         "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 29",
     ]  # fmt: skip
     assert row[6].startswith("450 [4")
-    assert row[7:] == ["500 @ 100k", "4 min", "own starts"]
+    files = "[numbers]({0}.json) · [history]({0}.parquet) · [curve]({0}.svg)"
+    links = files.format("results/ppo-CartPole-v1")
+    assert row[7:] == ["500 @ 100k", "4 min", links, "own starts"]
     on_ray = {"local": False, "n_actors": 2}
     one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}, on_ray).row()
     assert one[1] == "CartPole-v1 with `local=False`, `n_actors=2`"
     assert one[5:7] == ["500", "500"]  # no error and no interval
+
+
+@pytest.mark.usefixtures("committed")
+def test_a_result_has_the_command_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[learning.Bench] = []
+    reached = Reached(1.0, 0.0, None, 1, 1)
+    settings = {"local": False, "lr": 3e-4, "precision": "bfloat16", "sizes": [8, 4]}
+    given = Learned("ppo", "CartPole-v1", 7, {1: reached, 4: reached}, settings)
+
+    def learn(bench: learning.Bench, *_: str) -> Learned:
+        asked.append(bench)
+        return given
+
+    monkeypatch.setattr(learning.Bench, "learn", learn)
+    _, _, _, *words = shlex.split(given.command)
+    CliRunner().invoke(
+        cli, [*words, "--results", str(tmp_path)], catch_exceptions=False
+    )
+    assert [(each.seeds, each.episodes) for each in asked] == [((1, 4), 7)]
+    assert asked[0].settings == settings
 
 
 def learned(agent: str, env: str, means: list[float], **more: Any) -> Learned:
