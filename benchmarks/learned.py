@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ class Learned:
             self.env + _beside(self.settings),
             _steps(max(one.env_steps for one in each)),
             " · ".join(map(_number, self.means)) + success,
-            str(self.worst_seed),
+            f"{self.worst_seed} of {_ranges(self.seeds)}",
             _mean(found),
             _robust_mean(found),
             "–" if zoo is None else f"{zoo.mean:g} @ {_steps(zoo.env_steps)}",
@@ -225,6 +225,18 @@ def _beside(settings: Mapping[str, Any]) -> str:
     """Return a description of the settings in addition to the preset's."""
     shown = ", ".join(f"`{name}={value}`" for name, value in settings.items())
     return f" with {shown}" if shown else ""
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """Format numbers, each sequence of consecutive ones as a range: 1–3, 7."""
+    found: list[list[int]] = []
+    for seed in sorted(seeds):
+        if found and seed == found[-1][-1] + 1:
+            found[-1].append(seed)
+        else:
+            found.append([seed])
+    ends = [dict.fromkeys((each[0], each[-1])) for each in found]
+    return ", ".join("–".join(map(str, each)) for each in ends)
 
 
 def _mean(found: scores.Floats) -> str:

@@ -415,7 +415,7 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     }
     row = Learned("ppo", "CartPole-v1", 100, reached).row()
     assert row[:6] == [
-        "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 29",
+        "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2 of 1–3", "450 ± 29",
     ]  # fmt: skip
     assert row[6].startswith("450 [4")
     files = "[numbers]({0}.json) · [history]({0}.parquet) · [curve]({0}.svg)"
@@ -424,7 +424,9 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     on_ray = {"local": False, "n_actors": 2}
     one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}, on_ray).row()
     assert one[1] == "CartPole-v1 with `local=False`, `n_actors=2`"
-    assert one[5:7] == ["500", "500"]  # no error and no interval
+    assert one[4:7] == ["1 of 1", "500", "500"]  # no error and no interval
+    apart = Learned("ppo", "CartPole-v1", 100, {1: reached[1], 3: reached[2]})
+    assert apart.row()[4] == "3 of 1, 3"
 
 
 @pytest.mark.usefixtures("committed")
