@@ -48,9 +48,11 @@ class LearnerService:
         """Return an address of this process at which other learners can reach it."""
         import ray
 
-        with socket.socket(socket.AF_INET) as found:
-            found.bind((host := ray.util.get_node_ip_address(), 0))
-            return f"{host}:{found.getsockname()[1]}"
+        # Open until this process ends: others can't take the port, but TensorFlow can.
+        self._reserved = socket.socket(socket.AF_INET)
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((host := ray.util.get_node_ip_address(), 0))
+        return f"{host}:{self._reserved.getsockname()[1]}"
 
     def meet(self, rank: int, *addresses: str) -> None:
         """Share the work of each update with the learners at these addresses."""

@@ -1,5 +1,6 @@
 """Learners that share each update, as processes on Ray and in one process."""
 
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,22 @@ def test_one_whose_peer_died_before_they_met_does_not_start(
     run: Any = SimpleNamespace(config=SimpleNamespace(placement=placement))
     with pytest.raises(SystemExit):
         LearnerService(run).start()
+
+
+def test_no_other_process_takes_the_port_before_tensorflow_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.1")
+    run: Any = None
+    service = LearnerService(run)
+    host, _, port = service.address().rpartition(":")
+    with socket.socket() as other, pytest.raises(OSError, match="already in use"):
+        other.bind((host, int(port)))
+    with socket.socket() as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+        own.bind(("0.0.0.0", int(port)))
+        own.listen()
+    service._reserved.close()
 
 
 @pytest.mark.parametrize(("is_on", "count"), [("1", 1), ("0", 2)])
