@@ -1,4 +1,4 @@
-"""What memory, masks, several inputs and critics that see more gain, by training."""
+"""What memory, masks, several inputs, or another place to act change, by training."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,31 @@ from benchmarks.learning import evaluate_from_same_starts, seeds_option
 from benchmarks.provenance import clean_commit, resolved_settings
 from benchmarks.report import markdown, ran_on, write
 from benchmarks.works import Settings
+from xagents_ray.algorithms.presets import AUTO_PRESET
 
 _ENVS = "benchmarks.partly_seen"
+_PLACES: Mapping[str, Settings] = {
+    "local": {},
+    "the env actor acts": {"local": False, "n_actors": 1, "inference": "actor"},
+    "the learner acts": {"local": False, "n_actors": 1, "inference": "learner"},
+}
+_COMPASS: Settings = {
+    "env": f"{_ENVS}:Compass",
+    "n_envs": 16,
+    "n_steps": 64,
+    "mini_batches": 4,
+    "ppo_epochs": 4,
+    "gamma": 0.9,
+    "lam": 0.9,
+    "lr": 0.001,
+    "entropy_coef": 0.01,
+    "max_steps": 200_000,
+}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A training in variants that differ in what the network reads.
+    """A training in variants that differ in what the network reads, or where it acts.
 
     Attributes:
         title: title in the table.
@@ -142,18 +160,7 @@ PAIRS = {
     "compass": Pair(
         "Grid with a map and a compass",
         "ppo",
-        {
-            "env": f"{_ENVS}:Compass",
-            "n_envs": 16,
-            "n_steps": 64,
-            "mini_batches": 4,
-            "ppo_epochs": 4,
-            "gamma": 0.9,
-            "lam": 0.9,
-            "lr": 0.001,
-            "entropy_coef": 0.01,
-            "max_steps": 200_000,
-        },
+        _COMPASS,
         {
             "both": {},
             "map only": {"env_kwargs": {"shown": "map"}},
@@ -186,6 +193,10 @@ PAIRS = {
             "critic sees the noise": {"wrappers": [f"{_ENVS}:NoisyOnly"]},
         },
     ),
+    "places": Pair(
+        "CartPole-v1", "ppo", {"env": "CartPole-v1", "preset": AUTO_PRESET}, _PLACES
+    ),
+    "places-images": Pair("Grid with a map and a compass", "ppo", _COMPASS, _PLACES),
 }
 """All settings were chosen on seeds 101 to 109, and 161 to 164."""
 
@@ -211,11 +222,11 @@ class Bench:
         facts = {"date": time.strftime("%Y-%m-%d"), "commit": clean_commit()}
         done: dict[str, Any] = {"seeds": [*self.seeds], **facts, **ran_on()}
         write(self.file, done)  # before hours of training, in case it can't be
-        rows = [["environment", "agent and input", "greedy means", "env steps"]]
+        rows = [["environment", "agent and variant", "greedy means", "env steps"]]
         for name in names:
             pair = PAIRS[name]
             for variant, own in pair.variants.items():
-                settings = {**pair.shared, **own}
+                settings = {"local": True, **pair.shared, **own}
                 runs = [self._run(pair.agent, settings, seed) for seed in self.seeds]
                 resolved = resolved_settings(pair.agent, settings)
                 done[f"{name}: {variant}"] = {"runs": runs, "settings": resolved}
@@ -231,7 +242,6 @@ class Bench:
             agent,
             **settings,
             run_dir=str(self.run_dir),
-            local=True,
             quiet=True,
             seed=seed,
         )
@@ -278,5 +288,5 @@ def _row(pair: Pair, variant: str, runs: Sequence[Mapping[str, float]]) -> list[
     help="Takes the results after each variant.",
 )
 def inputs(names: tuple[str, ...], **others: Any) -> None:
-    """What memory, masks, several inputs and critics that see more gain."""
+    """What memory, masks, several inputs, critics that see more, or places change."""
     click.echo(markdown(Bench(**others).measure(names or list(PAIRS))))
