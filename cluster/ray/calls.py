@@ -109,8 +109,10 @@ class RayCalls:
         left = max(patience, _LAST_FETCH_SECONDS) - time.monotonic() + began
         try:
             return self.value(reference, left if patience > 0 else 0)
-        except self.ray.exceptions.GetTimeoutError:
-            raise LateError(f"{FETCH_SECONDS:.0f} s") from None
+        except self.ray.exceptions.RayError as error:
+            if self._is_late(error):
+                raise LateError(f"{FETCH_SECONDS:.0f} s") from None
+            raise
 
     def value(self, reference: Any, patience: float = 0) -> Any:
         """Return an object that is ready, once it is on this node.
@@ -233,11 +235,16 @@ class RayCalls:
             if not nodes or here in nodes:
                 try:
                     self.ray.get(reference, timeout=0)
-                except self.ray.exceptions.GetTimeoutError:  # spilled, or just moved
-                    continue
                 except self.ray.exceptions.RayError as error:
-                    lost[reference] = error
+                    if not self._is_late(error):  # it is spilled, or was just moved
+                        lost[reference] = error
         return lost
+
+    def _is_late(self, error: BaseException) -> bool:
+        """Return whether a wait took too long, and none within the call itself."""
+        errors = self.ray.exceptions
+        is_of_call = isinstance(error, errors.RayTaskError)
+        return isinstance(error, errors.GetTimeoutError) and not is_of_call
 
     def is_argument(self, error: BaseException) -> bool:
         """Return whether a call failed because one of its arguments is lost.

@@ -70,6 +70,14 @@ class Ref:
     def pending(cls) -> "Ref":
         return cls(is_ready=False)
 
+    def get(self) -> Any:
+        """Return the value, or raise the error as Ray does: as one of its cause too."""
+        if isinstance(self.error, RayTaskError):
+            raise self.error.as_instanceof_cause()
+        if self.error is not None:
+            raise self.error
+        return self.value
+
     def put(self, value: Any = None, error: BaseException | None = None) -> None:
         """Make the reference ready, unless it is."""
         if not self.is_ready:
@@ -92,9 +100,7 @@ class Arrival:
         return self._ref.error
 
     def result(self) -> Any:
-        if self._ref.error is not None:
-            raise self._ref.error
-        return self._ref.value
+        return self._ref.get()
 
     def add_done_callback(self, ended: Callable[[Any], None]) -> None:
         if self.done():
@@ -296,9 +302,7 @@ class FakeRay:
         self._advance(self.now + timeout, is_here)
         if not is_here():
             raise GetTimeoutError
-        if reference.error is not None:
-            raise reference.error
-        return reference.value
+        return reference.get()
 
     def wait_for_bell(self, bell: Any, seconds: float) -> None:
         """Wait as `Bell.wait` does, with this clock."""

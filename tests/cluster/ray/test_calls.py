@@ -7,6 +7,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
+    GetTimeoutError,
     NodeDiedError,
     ObjectLostError,
     ObjectStoreFullError,
@@ -30,13 +31,16 @@ def calls(ray: FakeRay) -> RayCalls:
 
 
 def _raised(cause: BaseException) -> RayTaskError:
-    return RayTaskError("update", "Traceback", cause)
+    """Return what Ray raises, which is an instance of the cause's class too."""
+    raised = RayTaskError("update", "Traceback", cause).as_instanceof_cause()
+    assert isinstance(raised, RayTaskError)
+    return raised
 
 
 LOST = (
     *(ObjectLostError("1", None, ""), OwnerDiedError("1", None, ""), ActorDiedError()),
     ActorUnavailableError("gone", None),
-    *(NodeDiedError("gone"), OutOfMemoryError("killed")),
+    *(NodeDiedError("gone"), OutOfMemoryError("killed"), GetTimeoutError("120 s")),
 )
 FULL = OutOfDiskError(""), ObjectStoreFullError("")
 OTHERS = ValueError("a bug"), TaskUnschedulableError("no node"), RayError("?")
@@ -79,6 +83,13 @@ def test_what_does_not_arrive_here_is_late(calls: RayCalls, ray: FakeRay) -> Non
     assert ray.now - began == pytest.approx(600, abs=1)
 
 
+def test_a_time_limit_within_a_call_is_the_error_of_the_call(calls: RayCalls) -> None:
+    """Else the learner would be waited for again, when it waited for a shard."""
+    failed = Ref(error=_raised(GetTimeoutError("120 s")))
+    with pytest.raises(RayTaskError):
+        calls.get(failed, 600)
+
+
 def test_what_arrives_late_is_returned(calls: RayCalls, ray: FakeRay) -> None:
     waits = list[float]()
     calls.meanwhile = lambda: waits.append(ray.now)
@@ -113,11 +124,13 @@ def test_what_is_lost_is_known_without_fetching_anything(
 ) -> None:
     fetched, get = [], ray.get
     monkeypatch.setattr(ray, "get", lambda r, timeout: fetched.append(r) or get(r))
-    lost = [Ref(error=error) for error in (LOST[0], _raised(OTHERS[0]))]
+    errors = LOST[0], _raised(OTHERS[0]), _raised(GetTimeoutError("120 s"))
+    lost = [Ref(error=error) for error in errors]
     others = [Ref("here"), Ref("on its way", transit=0.3), Ref.pending()]
     began = ray.now
-    assert calls.lost([others[0], lost[0], others[1], lost[1], others[2]]) == {
-        each: each.error for each in lost
+    found = calls.lost([others[0], lost[0], others[1], *lost[1:], others[2]])
+    assert {each: str(error) for each, error in found.items()} == {
+        each: str(each.error) for each in lost
     }
     assert fetched == lost
     assert ray.now == began
