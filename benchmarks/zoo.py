@@ -39,6 +39,8 @@ _BY_AGENT = {
         "MountainCarContinuous": (91.166, 100_000),
         "BipedalWalker": (299.754, 5_000_000),
         _PONG: (17.292, 10_000_000),
+        _LUNAR_CONTINUOUS: (84.225, 5_000_000),
+        "MountainCar": (-111.263, 1_000_000),
     },
     "acer": {
         "CartPole": (498.620, 500_000),
@@ -58,6 +60,7 @@ _BY_AGENT = {
         "Acrobot": (-76.639, 100_000),
         _LUNAR: (154.382, 100_000),
         _PONG: (20.602, 10_000_000),
+        "MountainCar": (-100.849, 120_000),
     },
     "ppo": {
         "CartPole": (500.0, 100_000),
@@ -68,6 +71,12 @@ _BY_AGENT = {
         "MountainCarContinuous": (88.343, 20_000),
         "BipedalWalker": (288.0, 5_000_000),  # of a newer agent, known as 288 only
         _PONG: (20.989, 10_000_000),
+        "MountainCar": (-110.423, 1_000_000),
+        "HalfCheetah": (5819.099, 1_000_000),
+        "Hopper": (2410.435, 1_000_000),
+        "Walker2d": (3478.798, 1_000_000),
+        "Ant": (1327.158, 1_000_000),
+        "Swimmer": (281.561, 1_000_000),
     },
     "sac": {
         _LUNAR_CONTINUOUS: (260.390, 500_000),
@@ -76,6 +85,11 @@ _BY_AGENT = {
         "BipedalWalker": (297.668, 500_000),
         "FetchReach": _REACH,
         "FetchPush": _PUSH,
+        "HalfCheetah": (9535.451, 1_000_000),
+        "Hopper": (2325.547, 1_000_000),
+        "Walker2d": (3863.203, 1_000_000),
+        "Ant": (4615.791, 1_000_000),
+        "Swimmer": (345.568, 1_000_000),
     },
     "td3": {
         _LUNAR_CONTINUOUS: (207.451, 300_000),
@@ -84,6 +98,11 @@ _BY_AGENT = {
         "BipedalWalker": (305.990, 1_000_000),
         "FetchReach": _REACH,
         "FetchPush": _PUSH,
+        "HalfCheetah": (9655.666, 1_000_000),
+        "Hopper": (3606.390, 1_000_000),
+        "Walker2d": (4717.823, 1_000_000),
+        "Ant": (5813.274, 1_000_000),
+        "Swimmer": (359.127, 1_000_000),
     },
     "trpo": {
         "CartPole": (500.0, 100_000),
@@ -93,6 +112,12 @@ _BY_AGENT = {
         "Pendulum": (-174.631, 100_000),
         "MountainCarContinuous": (92.489, 50_000),
         "BipedalWalker": (182.339, 1_000_000),
+        "MountainCar": (-107.278, 100_000),
+        "HalfCheetah": (1785.476, 1_000_000),
+        "Hopper": (3618.386, 1_000_000),
+        "Walker2d": (4933.148, 1_000_000),
+        "Ant": (4982.301, 1_000_000),
+        "Swimmer": (365.663, 1_000_000),
     },
 }
 _PARTS = {
