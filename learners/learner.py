@@ -217,14 +217,14 @@ class Learner:
         result = self.traced(*tf.nest.flatten((tensors, facts)))
         return result
 
-    @property
+    @cached_property
     def _pads_batches(self) -> bool:
         """Whether the number of batches is padded, as XLA compiles for each one."""
         return self._compiled and self._config.replay is not None
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
         """Return the network's weights, split from one float32 [P], and statistics."""
-        arrays = split_flat(flat.numpy(), self._published)
+        arrays = split_flat(flat.numpy(), self._shapes)
         weights = Weights(version, arrays | self.normalizer.policy_arrays())
         return weights if self.server is None else self.server.hold(weights)
 
@@ -301,6 +301,7 @@ class Learner:
         return tf.nn.relu(tf.cast(1 - done, tf.float32))
 
     def _publishing(self) -> Any:
+        self._shapes = {name: tuple(x.shape) for name, x in self._published.items()}
         publish = tf.function(self._publish_as, autograph=False)
         return runtime.traced(publish, tf.TensorSpec([], tf.int64))
 

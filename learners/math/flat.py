@@ -23,14 +23,14 @@ def assign_flat(variables: Sequence[Any], flat: tf.Tensor) -> None:
         variable.assign(tf.reshape(part, variable.shape))
 
 
-def split_flat(flat: Array, variables: Mapping[str, Any]) -> dict[str, Array]:
+def split_flat(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Return the arrays of variables by name from a vector, without copying it.
 
-    The vector, [P], is in the order of `concat_flat`.
+    The vector, [P], is in the order of `concat_flat`; the shapes are by name.
     """
     arrays, begin = dict[str, Array](), 0
-    for name, variable in variables.items():
-        end = begin + math.prod(variable.shape)
-        arrays[name] = flat[begin:end].reshape(variable.shape)
+    for name, shape in shapes.items():
+        end = begin + math.prod(shape)
+        arrays[name] = flat[begin:end].reshape(shape)
         begin = end
     return arrays

@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -249,7 +250,7 @@ class RunSpec:
         rows = replay.buffer_batch_size * replay.sample_rows(self.spec.stack)
         return rows * self.step_bytes
 
-    @property
+    @cached_property
     def learns_online(self) -> bool:
         """Whether each round is learned from when it arrives."""
         return self.algorithm.on_policy and self.config.algorithm.learns_online

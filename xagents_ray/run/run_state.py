@@ -92,7 +92,7 @@ class UpdateSchedule:
     """Determines the number of batches of each learning phase."""
 
     def __init__(self, run: RunSpec) -> None:
-        self._run = run
+        self._run, self._replay = run, run.config.algorithm.replay
         self.pending_steps = 0  # env steps not yet counted towards a batch
         self._has_begun = False
 
@@ -101,7 +101,7 @@ class UpdateSchedule:
 
         `before` and `now` are the env steps of the run before and after that round.
         """
-        c, fresh = self._run.config.algorithm.replay, int(self._run.learns_online)
+        c, fresh = self._replay, int(self._run.learns_online)
         if c is None or replay is None or replay.size == 0:
             return fresh
         # If a replay shard dies, learning continues with the remaining data.
