@@ -107,7 +107,7 @@ def test_squashed_actions_slowly() -> None:
 
 def test_log_densities_of_squashed_actions_slowly() -> None:
     """By the slope of the tanh; the replay needs them for the steps between."""
-    policy, forward = loaded("sac", n_step=3, n_step_entropy=True)
+    policy, forward = loaded("sac", n_step=3)
     x, noise = observations(50), noise_for(policy, 50)
     rows = Actions.joined([policy.act(x, noise, 100)])
     log_probs = policy.log_probs(rows, noise)
@@ -121,7 +121,7 @@ def test_log_densities_of_squashed_actions_slowly() -> None:
 
     rows = Actions.joined([policy.act(x, noise, 0)])  # uniform in a cube
     np.testing.assert_allclose(policy.log_probs(rows, noise), np.log(1 / 8), rtol=1e-6)
-    plain, _ = loaded("sac", n_step=3)
+    plain, _ = loaded("sac", n_step=3, n_step_entropy=False)
     rows = Actions.joined([plain.act(x, noise, 100)])
     assert plain.log_probs(rows, noise) is None
 

@@ -139,7 +139,7 @@ def test_log_probs_slowly(agent: str) -> None:
 
 
 def test_log_probs_of_squashed_actions_slowly() -> None:
-    policy, forward = loaded("sac", n_step=3, n_step_entropy=True)
+    policy, forward = loaded("sac", n_step=3)
     x, noise = observations(4), drawn(policy, 1, 4)
     rows = policy.act(x, noise[0], TRAINED)
     means, log_std = forward(x)[0], forward(x)[-1]

@@ -211,7 +211,7 @@ ASKED: list[Case] = [
     ("dqn", {"her_goals": 9}, "--her-goals 9 is for hindsight … add --her future"),
     ("sac", {"init_log_std": 1.0}, "--init-log-std 1 is … add --sde-frequency, or"),
     ("sac", {"alpha": "some"}, "--alpha takes auto or a number of 0 or more"),
-    ("sac", {"n_step_entropy": True}, "--n-step-entropy is for … add --n-step 3, or"),
+    ("sac", {"n_step_entropy": False}, "--no-n-step-entropy is … add --n-step 3, or"),
     (
         "sac",
         {"alpha": "0.1", "target_entropy": 1.0},

@@ -143,8 +143,8 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (SPEC, {"sde_frequency": 8}, -2.0),
         (SPEC, {"policy_delay": 3}, -2.0),
         (SPEC, {"critics": 4, "gradient_steps": 20}, -2.0),
-        (SPEC, {"n_step": 3, "n_step_entropy": True}, -2.0),
         (SPEC, {"n_step": 3}, -2.0),
+        (SPEC, {"n_step": 3, "n_step_entropy": False}, -2.0),
     ],
     ids=[
         "auto",
@@ -162,7 +162,7 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
     """All critics, then the actor along the smaller one or the mean, alpha, targets."""
     (learner, before), case = begun(spec, **settings), batch(1, spec=spec)
-    if settings.get("n_step_entropy"):
+    if "n_step" in settings and settings.get("n_step_entropy", True):
         log_probs = np.linspace(-4, 3, 8, dtype=np.float32)[None]
         case = case._replace(log_probs=log_probs)
     targets = targets_of(before, case, spec)
@@ -285,7 +285,6 @@ def test_a_run_holds_log_densities_and_continues() -> None:
         "sac",
         env="Pendulum-v1",
         n_step=3,
-        n_step_entropy=True,
         checkpoint_replay=True,
         local=True,
         quiet=True,

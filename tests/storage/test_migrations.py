@@ -84,6 +84,21 @@ def test_means_of_earlier_gsde_are_not_bounded() -> None:
         assert find_algorithm("sac").config.of(values).clip_mean == bound
 
 
+def test_targets_of_several_steps_keep_what_they_sum() -> None:
+    given: dict[str, Any] = {"n_step": 3}
+    for agent, more, expected in (
+        ("sac", {}, False),
+        ("sac", {"n_step_entropy": True}, True),
+        ("sac", {"n_step": 1}, None),
+        ("td3", {}, None),
+    ):
+        values = {**given, **more}
+        for migration in migrations.migrations_from(5, "config.yaml"):
+            values = migration.settings(agent, values)
+        assert values.get("n_step_entropy") is expected
+        find_algorithm(agent).config.of(values)
+
+
 @pytest.mark.parametrize(
     ("run", "is_gaussian"),
     [

@@ -84,7 +84,7 @@ class TransitionReplayGroup(ReplayGroup):
     @property
     def sums_log_probs(self) -> bool:
         """Whether samples have log-densities of actions under the behavior policy."""
-        return self.n_step_entropy
+        return self.n_step_entropy and self.n_step > 1
 
     @property
     def alpha(self) -> float | None:

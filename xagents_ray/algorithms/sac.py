@@ -73,10 +73,10 @@ class SACConfig(AlgorithmConfig):
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)
     n_step_entropy: bool = option(
-        False,
-        "If specified, targets of several steps (--n-step) include the entropy of the "
-        "steps in between, from the log-densities stored with their actions; "
-        "otherwise, only their rewards",
+        True,
+        "Include the entropy of the steps in between in targets of several steps "
+        "(--n-step), from the log-densities stored with their actions; "
+        "--no-n-step-entropy sums only their rewards",
     )
     grad_norm: float | None = off_policy.network_grad_norm(None)
 
@@ -122,10 +122,10 @@ class SACConfig(AlgorithmConfig):
                 f"--init-log-std {self.init_log_std:g} is for state-dependent "
                 "exploration: add --sde-frequency, or leave it out."
             )
-        if self.n_step_entropy and self.n_step == 1:
+        if self.n_step == 1 and not self.n_step_entropy:
             raise UserError(
-                "--n-step-entropy is for targets of several steps: add --n-step 3, or "
-                "leave it out."
+                "--no-n-step-entropy is for targets of several steps: add --n-step 3, "
+                "or leave it out."
             )
         if self.alpha == AUTO_ALPHA:
             return

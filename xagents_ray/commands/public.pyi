@@ -499,9 +499,9 @@ class Both_SAC(TypedDict, total=False):
     """Largest magnitude of the means with --sde-frequency, before the tanh; 0 for no
     bound, which runs and weights of earlier versions have (≥ 0). Default: 2.0."""
     n_step_entropy: bool
-    """If specified, targets of several steps (--n-step) include the entropy of the
-    steps in between, from the log-densities stored with their actions; otherwise, only
-    their rewards. Default: False."""
+    """Include the entropy of the steps in between in targets of several steps
+    (--n-step), from the log-densities stored with their actions; --no-n-step-entropy
+    sums only their rewards. Default: True."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""

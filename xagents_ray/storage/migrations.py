@@ -78,6 +78,12 @@ def _ignore_masks(_: str, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "action_masks": False}
 
 
+def _sum_rewards(agent: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Leave the entropy of the steps between out of SAC's targets of several steps."""
+    has_several = agent == "sac" and values.get("n_step", 1) > 1
+    return {"n_step_entropy": False, **values} if has_several else values
+
+
 MIGRATIONS: list[Migration] = [
     Migration(checkpoint=_name_pending_steps, summary=_name_failures),
     Migration(settings=_act_as_trained),
@@ -87,6 +93,7 @@ MIGRATIONS: list[Migration] = [
         weights=_widen_statistics,
     ),
     Migration(settings=_ignore_masks),
+    Migration(settings=_sum_rewards),
 ]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
