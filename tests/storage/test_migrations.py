@@ -90,6 +90,7 @@ def test_targets_of_several_steps_keep_what_they_sum() -> None:
         ("sac", {}, False),
         ("sac", {"n_step_entropy": True}, True),
         ("sac", {"n_step": 1}, None),
+        ("sac", {"n_step": 1, "n_step_entropy": False}, None),
         ("td3", {}, None),
     ):
         values = {**given, **more}

@@ -80,8 +80,12 @@ def _ignore_masks(_: str, values: dict[str, Any]) -> dict[str, Any]:
 
 def _sum_rewards(agent: str, values: dict[str, Any]) -> dict[str, Any]:
     """Leave the entropy of the steps between out of SAC's targets of several steps."""
-    has_several = agent == "sac" and values.get("n_step", 1) > 1
-    return {"n_step_entropy": False, **values} if has_several else values
+    if agent != "sac":
+        return values
+    if values.get("n_step", 1) > 1:
+        return {"n_step_entropy": False, **values}
+    # It had no effect, and now may not be False.
+    return {name: x for name, x in values.items() if name != "n_step_entropy"}
 
 
 MIGRATIONS: list[Migration] = [
