@@ -55,9 +55,9 @@ class ReplayShards:
         count: int,
         make: Callable[[int], Any],
         draws_trajectories: bool,
-        round_bytes: int = 0,
-        total_envs: int = 0,
-        batch_bytes: int = 0,
+        round_bytes: int,
+        total_envs: int,
+        batch_bytes: int,
     ) -> None:
         self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories

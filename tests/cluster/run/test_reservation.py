@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_cluster import FakeCluster, Group
 from ray.exceptions import ActorDiedError
@@ -167,8 +168,8 @@ def test_little_that_others_hold_is_not_waited_for(
     monkeypatch.setattr(reservation, "_CONSIDERABLE", 0.125)
     ray = FakeCluster({"CPU": 4})
     ray.hold(CPU=held)
-    reserve(ray)
-    assert (ray.now > 1_000) == waits
+    reserved = reserve(ray)
+    assert ((ray.now > 1_000), reserved.notes != ()) == (waits, waits)
 
 
 @pytest.mark.parametrize(("taken", "cores"), [(2, 2), (4, 0)])
@@ -198,14 +199,20 @@ def test_of_two_runs_in_one_second_the_second_takes_the_rest_or_says_why_not(
 
 
 def test_without_room_on_the_nodes_a_claim_ends_after_a_minute(reserve: Any) -> None:
-    ray = FakeCluster({"CPU": 4})
-    ray.util.placement_group = lambda *_, **__: SimpleNamespace(wait=ray.sleep)
+    ray, claims = FakeCluster({"CPU": 4}), list[float]()
+
+    def claim(*_: Any, **options: Any) -> SimpleNamespace:
+        claims.append(ray.now - 1_000)
+        return SimpleNamespace(wait=ray.sleep)
+
+    ray.util.placement_group = claim
     ray.util.remove_placement_group = lambda group: None
     with pytest.raises(
         UserError, match=r"no room on its nodes .* after 60 s: wait for"
     ):
         reserve(ray)
     assert 60 <= ray.now - 1_000 < 70
+    assert np.diff(claims) == pytest.approx([2, 4, 8, 16], abs=0.1)
 
 
 def test_the_current_placement_group_is_used(reserve: Any) -> None:
