@@ -129,7 +129,7 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
     assert path == tmp_path / "deep" / "down" / "step-000000012345"
     assert names(path) == ["arrays.npz", "facts.json", "manifest.json"]
     manifest = json.loads((path / "manifest.json").read_bytes())
-    assert manifest.items() >= {"format": 5, "step": 12345, "is_best": False}.items()
+    assert manifest.items() >= {"format": 6, "step": 12345, "is_best": False}.items()
     for name in ("arrays.npz", "facts.json"):
         data = (path / name).read_bytes()
         digest = hashlib.sha256(data).hexdigest()

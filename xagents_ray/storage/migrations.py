@@ -82,10 +82,9 @@ def _sum_rewards(agent: str, values: dict[str, Any]) -> dict[str, Any]:
     """Leave the entropy of the steps between out of SAC's targets of several steps."""
     if agent != "sac":
         return values
-    if values.get("n_step", 1) > 1:
-        return {"n_step_entropy": False, **values}
-    # It had no effect, and now may not be False.
-    return {name: x for name, x in values.items() if name != "n_step_entropy"}
+    if values.get("n_step") in (None, 1):  # it had no effect, and may not be False now
+        return {name: x for name, x in values.items() if name != "n_step_entropy"}
+    return {"n_step_entropy": False, **values}
 
 
 MIGRATIONS: list[Migration] = [
