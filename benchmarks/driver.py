@@ -126,7 +126,13 @@ def wake_seconds(actors: int, burst: int) -> float:
     weights = _Result()
     fleet = RolloutScheduler(calls, config, pool, lambda *_: weights, lambda: weights)
     shards = ReplayShards(
-        calls, _SHARDS, lambda _: _Actor(requested), False, 0, actors, 0
+        calls,
+        _SHARDS,
+        lambda _: _Actor(requested),
+        False,
+        round_bytes=0,
+        total_envs=actors,
+        batch_bytes=0,
     )
     pool.wait_until_ready()
     fleet.tend(0)

@@ -66,7 +66,15 @@ class _Shards(ReplayShards):
         self.made: list[FakeActor] = []
         calls = RayCalls(ray, Signals())
         self.log = calls.log
-        super().__init__(calls, 2, self._make_one, False, round_bytes, 0, 0)
+        super().__init__(
+            calls,
+            2,
+            self._make_one,
+            False,
+            round_bytes=round_bytes,
+            total_envs=0,
+            batch_bytes=0,
+        )
 
     def _make_one(self, number: int) -> Any:
         self.made.append(FakeActor(self.ray, _Elsewhere(self.run, number)))
@@ -209,7 +217,15 @@ def test_one_lost_trajectory_costs_no_transfer_of_the_others(ray: FakeRay) -> No
     """With 1,000 actors and 4 shards, these took 200 s."""
     calls, began = RayCalls(ray, Signals()), ray.now
     made = [FakeActor(ray, _Takes()) for _ in range(4)]
-    shards = ReplayShards(calls, 4, lambda number: made[number], False, 0, 0, 0)
+    shards = ReplayShards(
+        calls,
+        4,
+        lambda number: made[number],
+        False,
+        round_bytes=0,
+        total_envs=0,
+        batch_bytes=0,
+    )
     lost = Ref(error=ObjectLostError("1", None, ""))
     shards.insert([*(Ref(n, transit=0.05) for n in range(999)), lost])
     assert [each.instance.inserted for each in made] == [[999]] * 4
@@ -407,7 +423,9 @@ def test_why_a_shard_does_not_start(
 def test_a_shard_gets_the_trajectories_of_its_environments(ray: FakeRay) -> None:
     made = [FakeActor(ray, _Takes()) for _ in range(4)]
     calls = RayCalls(ray, Signals())
-    shards = ReplayShards(calls, 4, lambda n: made[n], False, 0, 8, 0)
+    shards = ReplayShards(
+        calls, 4, lambda n: made[n], False, round_bytes=0, total_envs=8, batch_bytes=0
+    )
     lost = Ref(error=ObjectLostError("1", None, ""))
     shards.insert([Ref(0), Ref(1), Ref(2)], [range(2), range(2, 3), range(3, 4)])
     assert [each.instance.inserted for each in made] == [[1], [2], [], []]

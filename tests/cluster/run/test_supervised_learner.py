@@ -666,7 +666,9 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
         made.append(FakeActor(ray, _Shard()))
         return made[-1]
 
-    shards = ReplayShards(setup.calls, 2, make, True, 0, 0, 0)
+    shards = ReplayShards(
+        setup.calls, 2, make, True, round_bytes=0, total_envs=0, batch_bytes=0
+    )
     shards.insert([])
     made[1].hanging.add("sample")
     generator = np.random.default_rng(1)
