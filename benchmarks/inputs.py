@@ -1,4 +1,4 @@
-"""What memory, masks, several inputs, or another place to act change, by training."""
+"""What agents learn with other inputs, or with actions computed elsewhere."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -288,5 +288,5 @@ def _row(pair: Pair, variant: str, runs: Sequence[Mapping[str, float]]) -> list[
     help="Takes the results after each variant.",
 )
 def inputs(names: tuple[str, ...], **others: Any) -> None:
-    """What memory, masks, several inputs, critics that see more, or places change."""
+    """What is learned with other inputs, or where another process computes actions."""
     click.echo(markdown(Bench(**others).measure(names or list(PAIRS))))

@@ -37,6 +37,17 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     assert prepare_run(row, config).layouts
 
 
+SEVERAL_STEPS = [each for each in ALL if "n_step" in each.values[0].settings]
+
+
+@pytest.mark.parametrize("preset", SEVERAL_STEPS)
+def test_a_preset_of_several_steps_takes_one_step(preset: Preset) -> None:
+    """Nothing in it is for several steps only, which a user could not leave out."""
+    row = find_algorithm(preset.agent)
+    given = {"env": preset.env, "preset": preset.name, "n_step": 1}
+    assert Config.of(row.config, apply(row, given)).algorithm.replay is not None
+
+
 def test_presets_are_distinct() -> None:
     """No two of an agent and a name fit the same environment; every agent has some."""
     names = [(preset.agent, preset.env, preset.name) for preset in all_presets()]
