@@ -19,8 +19,9 @@ from xagents_ray.core.errors import Broken, Stopped, UserError, pluralize
 _POLL_SECONDS = 0.2
 _CLAIM_SECONDS = 10.0
 """Interval at which claims of env actors are looked up that were lost with a node."""
-_START_SECONDS = 120.0
-"""Time limit for the next of the starting actors, however many there are."""
+_START_SECONDS, _ENV_SECONDS = 120.0, 1.0
+"""Time limit for the next of the starting actors: the first number, or the second one
+for each of its environments if that is more."""
 _SESSIONS = 2**16
 """Session numbers are smaller; replacements add multiples of it for new episodes."""
 
@@ -54,7 +55,7 @@ class ActorPool:
         self._make_elsewhere, self._lost_claims = make_elsewhere, lost_claims
         self._looked_up = -math.inf
         self._max_restarts, self._session = max_restarts, 0
-        self._start_seconds = _START_SECONDS
+        self._start_seconds = max(_START_SECONDS, _ENV_SECONDS * max(shares))
         self._shown: set[str] = set()
         self._newest_trace = ""
         self.slots: list[ActorSlot] = []
@@ -88,8 +89,7 @@ class ActorPool:
     @property
     def are_idle(self) -> bool:
         """Whether every actor is ready, and all of its rollouts have been taken."""
-        is_behind = any(slot.calls or slot.finished for slot in self.slots)
-        return self.is_complete and not is_behind
+        return self.is_complete and not any(s.calls or s.finished for s in self.slots)
 
     def wait_until_ready(self) -> None:
         """Wait until every actor has created its environments; replace failed ones.
@@ -109,14 +109,14 @@ class ActorPool:
                     self._take_started(slot, is_first=True)
                     newest = time.monotonic()
                 elif time.monotonic() - newest > self._start_seconds:
-                    starts = [other.started for other in self._unsettled]
-                    count = len(self._calls.ready(starts, 0))
-                    if count > n_started:
+                    started = [other.started for other in self._unsettled]
+                    if (count := len(self._calls.ready(started, 0))) > n_started:
                         newest, n_started = time.monotonic(), count
                         continue
                     raise Broken(
-                        f"Ray started no env actor within {self._start_seconds:.0f} s: "
-                        "the cluster lacks free cores, see `ray status`."
+                        f"No env actor started within {self._start_seconds:.0f} s: the "
+                        "cluster lacks free cores, see `ray status`, or environments "
+                        "take longer to make: lower --n-envs or raise --n-actors."
                     )
 
     def restart(self, session: int) -> None:
@@ -267,8 +267,8 @@ class ActorPool:
             self.fail(slot, "could not start", trace)
         else:
             if slot.is_overdue:
-                back = f"its {slot.n_envs} environments are back"
-                self._log.warn(f"Env actor {slot.number} has started; {back}")
+                back = f"started; its {slot.n_envs} environments are back"
+                self._log.warn(f"Env actor {slot.number} has {back}")
             slot.is_ready, slot.is_overdue = True, False
             slot.alive_at = time.monotonic()
             self._sort(slot)

@@ -37,11 +37,13 @@ class _EnvActor:
     def close(self) -> None: ...
 
 
-def pool_of(ray: FakeRay, *actors: FakeActor, **settings: Any) -> ActorPool:
-    """Return a pool of these actors, with four environments each."""
+def pool_of(
+    ray: FakeRay, *actors: FakeActor, n_envs: int = 4, **settings: Any
+) -> ActorPool:
+    """Return a pool of these actors, with four environments each unless said."""
     signals = Signals()
     signals.on_first = None
-    shares = [4] * len(actors)
+    shares = [n_envs] * len(actors)
     return ActorPool(RayCalls(ray, signals), shares, actors.__getitem__, 3, **settings)
 
 
@@ -131,6 +133,19 @@ def test_a_start_is_late_after_two_minutes(ray: FakeRay) -> None:
     ray.sleep(0.5)
     pool.check_starting()
     assert pool.slots[1].is_overdue and ray.now == began + 120.5
+
+
+@pytest.mark.parametrize("n_envs", [120, 121, 500])
+def test_each_of_many_environments_has_a_second_to_be_made(
+    ray: FakeRay, n_envs: int
+) -> None:
+    """500 games of Pong took more than two minutes beside other work."""
+    pool_of(ray, actor(ray, starts=n_envs - 0.5), n_envs=n_envs).wait_until_ready()
+    pool, began = pool_of(ray, actor(ray, starts=NEVER), n_envs=n_envs), ray.now
+    late = f"No env actor started within {n_envs} s: .* lower --n-envs"
+    with pytest.raises(Broken, match=late):
+        pool.wait_until_ready()
+    assert ray.now - began == pytest.approx(n_envs, abs=0.5)
 
 
 def test_the_first_starts_wait_as_long_as_others_begin(ray: FakeRay) -> None:
