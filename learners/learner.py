@@ -188,7 +188,7 @@ class Learner:
         later = batch.total if isinstance(batch, Chunks) else 0
         for part in parts:
             data = self._data.of(part)
-            results.rows.append(part.rows)
+            results.add_rows(part.rows)
             del part
             width, later = data.rewards.shape[-1], max(later, len(data.rewards))
             if isinstance(batch, Chunks) and self._stopping:  # nothing more is learned

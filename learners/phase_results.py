@@ -14,14 +14,21 @@ class PhaseResults:
     Attributes:
         packed: sum of the packed metrics, float32 [M]; its last entry is the number of
             updates.
-        rows: rows of each chunk's samples, as in `Batch.rows`.
     """
 
     packed: FloatArray
 
     def __init__(self) -> None:
-        self.rows: list[IntArray | None] = []
+        self._rows: list[IntArray] = []
         self._errors: list[FloatArray] = []
+
+    def add_rows(self, rows: IntArray | None) -> None:
+        """Add the rows of a chunk's samples, as in `Batch.rows`.
+
+        They are copied: a view would keep the whole chunk in the object store.
+        """
+        if rows is not None:
+            self._rows.append(rows.copy())
 
     def add(self, packed: FloatArray, errors: tf.Tensor | None) -> None:
         """Add a chunk's packed metrics, and the errors of its samples."""
@@ -33,9 +40,8 @@ class PhaseResults:
     @property
     def priorities(self) -> PriorityUpdate | None:
         """Errors of the samples that were learned, if there are any errors."""
-        rows = [each for each in self.rows if each is not None]
-        if not self._errors or not rows:
+        if not self._errors or not self._rows:
             return None
         done = int(self.packed[-1])  # fewer if it was stopped
-        learned = np.concatenate(rows)[:done].reshape(-1, 2)
+        learned = np.concatenate(self._rows)[:done].reshape(-1, 2)
         return PriorityUpdate(learned, np.concatenate(self._errors).reshape(-1))

@@ -1,5 +1,6 @@
 """Phases of many batches run in chunks, of which XLA compiles few sizes."""
 
+import weakref
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,36 @@ def test_chunks_that_arrive_one_by_one_are_one_phase() -> None:
     np.testing.assert_array_equal(found.priorities.errors, expected.priorities.errors)
     for name, array in before.items():
         np.testing.assert_array_equal(after[name], array, err_msg=name)
+
+
+def test_only_the_newest_chunk_is_in_memory() -> None:
+    """On Ray, a view of one of its arrays would keep it in the object store."""
+    config = find_algorithm("dqn").config(prioritized=True)
+    learner, alive = make_learner("dqn", config, FEW), list[Any]()
+
+    def parts() -> Generator[Batch, None, None]:
+        for _ in range(4):
+            owners = [each() for each in alive[:-1]]
+            assert not any(owner is not None for owner in owners)
+            yield _in_one_piece(random_transitions(FEW, 8), alive)
+
+    outputs = learner.learn(Chunks(32, parts()), 100, {}, 2)
+    assert outputs.metrics["updates"] == 32 and len(alive) == 4
+    assert all(each() is None for each in alive)
+
+
+def _in_one_piece(made: Transitions, alive: list[Any]) -> Batch:
+    """Return a batch of views of one array, as Ray does; add a reference to it."""
+    arrays = {name: x for name, x in made._asdict().items() if x is not None}
+    memory = np.empty(sum(array.nbytes for array in arrays.values()), np.uint8)
+    first = 0
+    for name, array in arrays.items():
+        part = memory[first : first + array.nbytes].view(array.dtype)
+        first += array.nbytes
+        arrays[name] = part.reshape(array.shape)
+        arrays[name][:] = array
+    alive.append(weakref.ref(memory))
+    return sampled(made._replace(**arrays))
 
 
 def test_nothing_more_is_pulled_after_a_signal() -> None:
