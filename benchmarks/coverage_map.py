@@ -2,12 +2,13 @@
 
 The argument has `tests`, the directories of tests, and `lines`, by file. The last line
 of the output is JSON: the seconds of each passed test, and the tests that run each of
-these lines and any line of each file. Lines that only run at import, or in code
-converted by AutoGraph, have no tests.
+these lines and any line of each file, or of those that import it. Lines that only run
+at import, or in code converted by AutoGraph, have no tests.
 """
 
 import inspect
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -91,6 +92,23 @@ def _names_used(value: Any) -> set[str]:
     return names
 
 
+def _tests_of(data: coverage.CoverageData, file: Path) -> set[str]:
+    """Return the tests that run a line of a file, or else of one that imports it."""
+    imports = re.compile(rf"^from .*\b{file.stem}\b", re.MULTILINE)
+    measured = data.measured_files()
+    importers = [x for x in measured if imports.search(Path(x).read_text("utf-8"))]
+    own, others = (
+        {test for each in files for test in _contexts(data, each)}
+        for files in ([str(file)], importers)
+    )
+    return own or others
+
+
+def _contexts(data: coverage.CoverageData, file: str) -> set[str]:
+    found = data.contexts_by_lineno(file).values()
+    return {test for tests in found for test in tests if test}
+
+
 def main() -> None:
     """Run the tests; print the seconds and the map as JSON."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
@@ -106,7 +124,7 @@ def main() -> None:
     for file, wanted in asked["lines"].items():
         found = lines.get_data().contexts_by_lineno(str(Path(file).absolute()))
         by_line[file] = {line: found.get(line, []) for line in wanted}
-        by_file[file] = sorted({test for tests in found.values() for test in tests})
+        by_file[file] = sorted(_tests_of(lines.get_data(), Path(file).absolute()))
     print(json.dumps({"seconds": seconds, "by_line": by_line, "by_file": by_file}))
 
 

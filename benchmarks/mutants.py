@@ -29,14 +29,15 @@ class Mutant(NamedTuple):
 
     Attributes:
         file: path within the checkout.
-        lines: first and last line of the statement, without its body.
+        lines: lines whose tests may notice the change: those of the statement without
+            its body, or those that use a constant of the module.
         start: byte offset of the change.
         old: original text.
         new: replacement text.
     """
 
     file: str
-    lines: tuple[int, int]
+    lines: tuple[int, ...]
     start: int
     old: str
     new: str
@@ -61,10 +62,22 @@ class _Visitor(ast.NodeVisitor):
 
     def __init__(self, file: str, source: bytes) -> None:
         self.found: list[Mutant] = []
+        self._uses: dict[int, tuple[int, ...]] = {}
         self._file, self._source = file, source
         lines = source.splitlines(keepends=True)
         self._starts = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
-        self._lines = (1, 1)
+        self._lines: tuple[int, ...] = ()
+
+    def visit_Module(self, node: ast.Module) -> None:
+        """Find the lines of functions that use the constants of the module."""
+        functions = [x for x in ast.walk(node) if isinstance(x, ast.FunctionDef)]
+        names = [x for each in functions for x in ast.walk(each)]
+        for each in node.body:
+            if isinstance(each, ast.Assign | ast.AnnAssign):
+                own = {x.id for x in ast.walk(each) if _is_named(x, ast.Store)}
+                used = {x.lineno for x in names if _is_named(x) and x.id in own}
+                self._uses[each.lineno] = tuple(sorted(used))
+        self.generic_visit(node)
 
     def visit(self, node: ast.AST) -> None:
         """Visit a node, unless it is excluded from mutation."""
@@ -73,7 +86,8 @@ class _Visitor(ast.NodeVisitor):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
             last = body[0].lineno - 1 if body else node.end_lineno
-            self._lines = node.lineno, max(node.lineno, last)
+            own = tuple(range(node.lineno, max(node.lineno, last or 0) + 1))
+            self._lines = self._uses.get(node.lineno) or own
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         if isinstance(node, ast.AnnAssign):
@@ -132,6 +146,10 @@ class _Visitor(ast.NodeVisitor):
 
 def _blank(comment: re.Match[bytes]) -> bytes:
     return b" " * len(comment[0])
+
+
+def _is_named(node: ast.AST, context: type[ast.expr_context] = ast.Load) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, context)
 
 
 def _is_sequence(node: ast.expr) -> bool:

@@ -70,8 +70,7 @@ class Copy:
         """Run the tests that cover each mutant; yield the outcomes."""
         lines: dict[str, list[int]] = {}
         for mutant in drawn:
-            first, last = mutant.lines
-            lines.setdefault(mutant.file, []).extend(range(first, last + 1))
+            lines.setdefault(mutant.file, []).extend(mutant.lines)
         asked = {"tests": tests, "lines": lines}
         command = module("coverage_map", asked)
         covered = in_fresh_process(command, self._folder, self._environment)
@@ -134,9 +133,8 @@ def _write(path: Path, source: bytes) -> None:
 
 def _suited(mutant: Mutant, covered: Mapping[str, Any]) -> dict[str, float]:
     """Return the seconds of the tests that run a mutant, the fastest first."""
-    first, last = mutant.lines
     by_line = covered["by_line"][mutant.file]
-    ran = {test for line in range(first, last + 1) for test in by_line[str(line)]}
+    ran = {test for line in mutant.lines for test in by_line[str(line)]}
     found = {test: took for test, took in covered["seconds"].items() if test in ran}
     # Lines that run at import or in AutoGraph code are covered by the file's tests.
     others = covered["by_file"][mutant.file]

@@ -29,6 +29,15 @@ def doubled(x: "x[2]", é: str = "ü") -> "x[3]":
 
 def nobody() -> bool:
     return doubled(0) == 0 and "1" + "2" is not None
+
+
+from learners.only import SIZE
+
+MOST = 5
+
+
+def most() -> int:
+    return MOST
 '''
 TESTS = """
 import subprocess
@@ -42,6 +51,10 @@ from learners import numbers
 @pytest.mark.parametrize("x", [2, 3])
 def test_doubled(x):
     assert numbers.doubled(x) == 2 * x
+
+
+def test_most():
+    assert numbers.most() == 5
 
 
 def test_slow():
@@ -68,6 +81,7 @@ def checkout(tmp_path: Path) -> Path:
     for file, text in {
         "learners/__init__.py": "",
         "learners/numbers.py": SOURCE,
+        "learners/only.py": "SIZE = 2\n",
         "learners/unused.py": "LIMIT = 3\n",
         "pyproject.toml": "[tool.pytest.ini_options]\n",
         "tests/test_numbers.py": TESTS,
@@ -86,35 +100,36 @@ def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
         for mutant in found
         if mutant.file == "learners/numbers.py"
     ) == [
-        ((3, 3), '3: LIMIT: "tuple[3]" = 4_000 → LIMIT: "tuple[3]" = 8000'),
-        ((9, 9), "9: if x > 9: → if x > 18:"),
-        ((9, 9), "9: if x > 9: → if x >= 9:"),
-        ((11, 11), "11: left = -x → left = x"),
-        ((12, 12), "12: while left < 0: → while left < 1:"),
-        ((12, 12), "12: while left < 0: → while left <= 0:"),
-        ((13, 13), "13: left += 1 → left += 2"),
-        ((13, 13), "13: left += 1 → left -= 1"),
-        ((14, 16), "14: return x + left + (  # + 1 → return x + left - (  # + 1"),
-        ((14, 16), "14: return x + left + (  # + 1 → return x - left + (  # + 1"),
-        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) + 1e-5 + 1e-5"),
-        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 0.01 + 1e-5"),
-        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 + 0.01"),
-        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 - 1e-5"),
+        ((3,), '3: LIMIT: "tuple[3]" = 4_000 → LIMIT: "tuple[3]" = 8000'),
+        ((9,), "9: if x > 9: → if x > 18:"),
+        ((9,), "9: if x > 9: → if x >= 9:"),
+        ((11,), "11: left = -x → left = x"),
+        ((12,), "12: while left < 0: → while left < 1:"),
+        ((12,), "12: while left < 0: → while left <= 0:"),
+        ((13,), "13: left += 1 → left += 2"),
+        ((13,), "13: left += 1 → left -= 1"),
+        ((14, 15, 16), "14: return x + left + (  # + 1 → return x + left - (  # + 1"),
+        ((14, 15, 16), "14: return x + left + (  # + 1 → return x - left + (  # + 1"),
+        ((14, 15, 16), "16: ) - 1e-5 + 1e-5 → ) + 1e-5 + 1e-5"),
+        ((14, 15, 16), "16: ) - 1e-5 + 1e-5 → ) - 0.01 + 1e-5"),
+        ((14, 15, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 + 0.01"),
+        ((14, 15, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 - 1e-5"),
         (
-            (20, 20),
+            (20,),
             '20: return doubled(0) == 0 and "1" + "2" is not None'
             ' → return doubled(0) != 0 and "1" + "2" is not None',
         ),
         (
-            (20, 20),
+            (20,),
             '20: return doubled(0) == 0 and "1" + "2" is not None'
             ' → return doubled(0) == 1 and "1" + "2" is not None',
         ),
         (
-            (20, 20),
+            (20,),
             '20: return doubled(0) == 0 and "1" + "2" is not None'
             ' → return doubled(1) == 0 and "1" + "2" is not None',
         ),
+        ((29,), "25: MOST = 5 → MOST = 10"),  # where it is used
     ]
 
 
@@ -127,18 +142,21 @@ def test_what_becomes_of_mutants(
     }
     drawn = ["left = x", 'LIMIT: "tuple[3]" = 8000', "if x >= 9:", "LIMIT = 6"]
     nobody = 'return doubled(1) == 0 and "1" + "2" is not None'
-    drawn += [nobody, "left -= 1", "left += 2"]
+    drawn += [nobody, "SIZE = 4", "MOST = 10", "left -= 1", "left += 2"]
     monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.4)
     outcomes = Copy(checkout, tmp_path).outcomes([by_text[x] for x in drawn], ["tests"])
     outcome = next(outcomes)
     assert outcome.verdict == "killed"
     assert outcome.reason.startswith("tests/test_numbers.py::test_doubled[")
     # One runs on import, one in a test that takes too long.
-    assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
+    assert next(outcomes)[1:] == ("survived", "3 of 4 tests ran")
     assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
     assert next(outcomes)[1:] == ("survived", "no test runs it")
     # Only a test that fails anyway runs it, as if AutoGraph had converted it.
-    assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
+    assert next(outcomes)[1:] == ("survived", "3 of 4 tests ran")
+    # The tests are those of the module that imports it.
+    assert next(outcomes)[1:] == ("survived", "3 of 4 tests ran")
+    assert next(outcomes)[1:] == ("killed", "tests/test_numbers.py::test_most")
     monkeypatch.setattr(mutation, "_SECONDS", 3.0)
     assert next(outcomes)[1:] == ("killed", "3 s passed")
     monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.0)
