@@ -24,6 +24,10 @@ ROLLOUT_SECONDS = 10.0
 class _EnvActor:
     def __init__(self, n_envs: int) -> None:
         self.n_envs, self.sessions = n_envs, list[int]()
+        self.state_seconds = 0.0
+
+    def state(self) -> Takes:
+        return Takes(self.state_seconds, {})
 
     def ready(self) -> None: ...
 
@@ -133,8 +137,25 @@ def test_no_session_of_an_environment_is_repeated(ray: FakeRay) -> None:
         run.next = count
         run.phase()
         sessions.append({s for a in run.made[-count:] for s in a.instance.sessions})
-    assert len(set.union(*sessions)) == 3
-    assert min(set.union(*sessions)) > 2**31
+    assert sessions == [{number << 32} for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [((2.5, 2.8), 2), ((2.5, 4.0), 0)])
+def test_after_a_signal_all_states_have_three_seconds_together(
+    ray: FakeRay,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: tuple[float, float],
+    count: int,
+) -> None:
+    """The learner's takes two of them. Those of some env actors alone are useless."""
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    run = _Run(ray)
+    run.phase()
+    for actor, each in zip(run.made, seconds, strict=True):
+        actor.instance.state_seconds = each
+    run.calls._signals.press(15)
+    state = run.driver.state()
+    assert (len(state.actors), state.learner) == (count, {"number": 0})
 
 
 def test_dropped_rollouts_are_counted(ray: FakeRay) -> None:

@@ -55,6 +55,12 @@ def ended_at(step: int) -> Evaluated:
     return Evaluated(step, 15.0, mean_length=5.0)
 
 
+def run_bytes(run: RunSpec) -> int:
+    """Return the bytes of a run's weights and state, with Adam's two moments."""
+    (layout,) = run.layouts
+    return 5 * 4 * layout.n_weights
+
+
 def _all(ray: FakeRay, beside: Evaluations) -> list[Any]:
     """Return the evaluations that end during training, for some hours."""
     ended = list[Any]()
@@ -113,9 +119,7 @@ def test_an_episode_without_end_costs_no_evaluator(
 def test_weights_that_wait_fit_into_the_object_store(
     ray: FakeRay, log: FailureLog, run: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (layout,) = run.layouts
-    state = 5 * 4 * layout.n_weights
-    monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * state)
+    monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * run_bytes(run))
     beside = evaluations(ray, log, run, *[600.0] * 50)
     for step in range(10):
         beside.begin(step, "weights", 0)
@@ -126,6 +130,16 @@ def test_weights_that_wait_fit_into_the_object_store(
     assert sentence.startswith("The evaluation at 1 steps is skipped for a newer one")
     ray.sleep(5_000)
     assert [each.step for each in _all(ray, beside)] == [0, 7, 8, 9]
+
+
+def test_64_mib_of_weights_and_states_wait(
+    ray: FakeRay, log: FailureLog, run: RunSpec
+) -> None:
+    beside, most = evaluations(ray, log, run, NEVER), (64 << 20) // run_bytes(run)
+    for step in range(most + 3):
+        beside.begin(step, "weights", 0)
+    skipped = [each.step for each in beside.ended(is_last=False)]
+    assert skipped == [1, 2] and most > 500
 
 
 def test_one_that_fails_costs_no_other(
@@ -157,6 +171,15 @@ def test_a_slow_one_is_given_ten_times_the_longest(
         beside.begin(step, "weights", 0)
     assert [each.step for each in _all(ray, beside)] == [0, 1, 2]
     assert not log.counts
+
+
+def test_one_has_half_an_hour(ray: FakeRay, log: FailureLog, run: RunSpec) -> None:
+    beside = evaluations(ray, log, run, NEVER)
+    beside.begin(0, "weights", 0)
+    ray.sleep(1_800)
+    assert beside.ended(is_last=False) == []
+    ray.sleep(0.1)
+    assert beside.ended(is_last=False) == [FailedEvaluation(0)]
 
 
 def test_one_that_hangs_is_noticed_beside_training(

@@ -10,6 +10,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import reservation
 from xagents_ray.cluster.run.claims import memory_claims
+from xagents_ray.cluster.run.feed import bytes_in_flight
 from xagents_ray.cluster.run.nodes import ClusterNode
 from xagents_ray.cluster.run.placement import RunParts
 from xagents_ray.cluster.run.preflight import learner_bytes, shard_bytes
@@ -64,6 +65,19 @@ def test_a_learner_needs_its_networks_and_batches(
     weights = 4 * sum(layout.n_weights for layout in run.layouts)
     rest = learner_bytes(run) - 5 * weights - factor * run.sampled_bytes
     assert rest == 320 << 20
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "n_envs", "megabytes"),
+    [
+        (32, 8, 37.6),  # all of a phase
+        (32, 1_000, 3 * 32 * 1.048576),  # two chunks ahead
+        (1_024, 1_000, 3 * 4 * 36.1),  # a chunk has four batches at least
+    ],
+)
+def test_batches_in_flight(batch_size: int, n_envs: int, megabytes: float) -> None:
+    run = run_of(n_envs=n_envs, buffer_batch_size=batch_size)
+    assert bytes_in_flight(run) / 1e6 == pytest.approx(megabytes, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -239,22 +239,28 @@ def test_the_current_placement_group_is_used(reserve: Any) -> None:
 
 
 @pytest.mark.parametrize("in_group", [True, False])
+@pytest.mark.parametrize(("cpus", "shares"), [(4.0, "4 × 4"), (0.5, "1 × 16")])
 def test_a_process_that_holds_all_cores_gives_its_own_to_the_run(
-    reserve: Any, monkeypatch: pytest.MonkeyPatch, in_group: bool
+    reserve: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    in_group: bool,
+    cpus: float,
+    shares: str,
 ) -> None:
     """By default, a trial of Ray Tune holds its only core, and so may a task."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    ray = FakeCluster({"CPU": 4, "GPU": 1})
-    ray.assigned = {"CPU": 4.0, "GPU": 1.0}
-    ray.hold(CPU=4, GPU=1)
+    ray = FakeCluster({"CPU": cpus, "GPU": 1})
+    ray.assigned = {"CPU": cpus, "GPU": 1.0}
+    ray.hold(CPU=cpus, GPU=1)
     if in_group:
-        ray.current = Group(ray, [{"CPU": 4, "GPU": 1}], "trial")
+        ray.current = Group(ray, [{"CPU": cpus, "GPU": 1}], "trial")
     reserved = reserve(ray, spared=1)
-    assert (reserved.cores, divided(reserved)) == (4, "4 × 4")
+    assert (reserved.cores, divided(reserved)) == (cpus, shares)
     assert {claim["CPU"] for claim in reserved.claims} == {0}
     assert reserved.visible_gpus == "3"
     assert reserved.strategy(2) == ("0", False)
-    assert "on what this Ray task or actor holds, 4 cores: give" in reserved.notes[0]
+    held = f"on what this Ray task or actor holds, {cpus:g} cores: give"
+    assert held in reserved.notes[0]
 
 
 def test_a_full_placement_group_names_its_own_holders(reserve: Any) -> None:

@@ -333,6 +333,13 @@ def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None
     assert setup.learner.state() == {"learned": 1}
 
 
+def test_three_failures_are_survived_after_each_phase(ray: FakeRay) -> None:
+    setup, lost = _Setup(ray), [Ref(error=_LOST)]
+    for number in range(2):
+        assert setup.learned(lost, lost, lost, [Ref(number)]) == [1]
+    assert setup.log.counts == {"batches with lost parts": 6}
+
+
 def test_a_phase_that_never_ends_ends_the_learner(ray: FakeRay) -> None:
     setup, before = _Setup(ray, ["update"]), ray.now
     assert setup.learned([Ref("drawn")]) == [1]
