@@ -66,8 +66,7 @@ class ElasticClaims:
         self._all = [*claims]  # also those whose nodes are lost
         self._groups: list[Any] = []  # placement groups of further claims
         self._pending: Any = None  # placement group that Ray hasn't granted yet
-        self._asked_at = 0.0
-        self._looked_at = self._changed_at = time.monotonic()
+        self._asked_at = self._looked_at = self._changed_at = time.monotonic()
         request([learner, *[{"CPU": cpus}] * n_envs])
 
     @property

@@ -50,11 +50,11 @@ class LastSnapshot:
         self._newer: dict[int, int] = {}  # updates of each later phase
         self._taken_at = time.monotonic()
         self._requested: tuple[Any, int] | None = None
-        self._requested_at = 0.0
+        self._requested_at = -math.inf
         self._copy: _Copy | None = None
         self._transfer: _Transfer | None = None
         self._request_after = _REQUEST_SECONDS[0]  # seconds since the previous one
-        self._transfer_at = 0.0  # time of the next transfer
+        self._transfer_at = -math.inf  # time of the next transfer
         self._is_slow = False  # the user was told that transfers are
 
     @property

@@ -50,7 +50,7 @@ class LearnerService:
 
         # Open until this process ends: others can't take the port, but TensorFlow can.
         self._reserved = socket.socket(socket.AF_INET)
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
         self._reserved.bind((host := ray.util.get_node_ip_address(), 0))
         return f"{host}:{self._reserved.getsockname()[1]}"
 

@@ -26,7 +26,7 @@ class LearnerStart:
     def __init__(self, calls: RayCalls, seconds: float) -> None:
         self._calls, self._seconds = calls, seconds
         self.is_pending = False
-        self._began = self._reported = 0.0
+        self._began = self._reported = time.monotonic()
         self._placed_at: float | None = None
         self._actor = self._answer = None  # its handle, and the answer to a ping
 

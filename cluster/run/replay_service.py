@@ -1,5 +1,6 @@
 """A shard of a run's replay as a Ray actor."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class ReplayService:
         self._fault: UserError | None = None
         self._rewards: GoalRewards | None = None
         self._draws = dict[int, Any]()
-        self._n_draws = 0
+        self._numbers = itertools.count()  # of draws
 
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
@@ -130,9 +131,9 @@ class ReplayService:
             chunk: number of batches of the run to fetch at a time.
         """
         drawn = self._drawn(self._replay.draw, batches, count)
-        self._n_draws += 1
-        self._draws[self._n_draws] = drawn
-        return Receipt(shard, self._n_draws, batches, count, chunk)
+        number = next(self._numbers)
+        self._draws[number] = drawn
+        return Receipt(shard, number, batches, count, chunk)
 
     def _drawn(self, draw: Callable[[int, int], Any], batches: int, count: int) -> Any:
         """Return what a method of the replay draws; keep an error of the user's code.

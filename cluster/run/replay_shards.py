@@ -155,7 +155,7 @@ class ReplayShards:
             shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
             asked = [(1, share) for share in shares.tolist()]
         chunk = chunk_size(batches, self._batch_bytes)
-        self.is_pulled = self.is_pulled or chunk > 0
+        self.is_pulled = self.is_pulled or bool(chunk)
         return {
             self._sample(self.actors[number], count, share, chunk): number
             for number, (count, share) in enumerate(asked)

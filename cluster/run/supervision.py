@@ -1,6 +1,7 @@
 """What a run on Ray tells its observers: failures, warnings and metrics."""
 
 import importlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ class RaySupervision:
         self._log = log
         self._gauge = importlib.import_module("ray.util.metrics").Gauge
         self._gauges: dict[str, Any] = {}
-        self._published = 0.0
+        self._published = -math.inf
 
     def when_waiting(self, show: Callable[[], None]) -> None:
         self._log.show = show

@@ -148,6 +148,22 @@ def test_the_last_env_actor_is_claimed_too(cluster: _Cluster) -> None:
     assert (run.after(60), run.shares) == (1, "2 × 1")
 
 
+def test_changes_are_half_a_minute_apart(cluster: _Cluster) -> None:
+    run, waited = _Parts(cluster), list[float]()
+    for number in ("1", "2"):
+        cluster.add(number)
+        began = cluster.now
+        while not run.after(1):
+            assert cluster.now - began < 60
+        waited.append(cluster.now - began)
+    assert waited == [30, 30]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_half_a_core_is_for_one_env_actor() -> None:
+    assert _Parts(_Cluster({"CPU": 0.5})).shares == "1 × 8"
+
+
 def test_flapping_nodes_change_the_shares_twice_a_minute_at_most(
     cluster: _Cluster,
 ) -> None:

@@ -10,6 +10,7 @@ from fake_ray import FakeActor, FakeRay, Takes
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import driver as drivers
+from xagents_ray.cluster.run import supervision as supervisions
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.reports import Collected
 from xagents_ray.core.signals import Signals
@@ -156,6 +157,23 @@ def test_after_a_signal_all_states_have_three_seconds_together(
     run.calls._signals.press(15)
     state = run.driver.state()
     assert (len(state.actors), state.learner) == (count, {"number": 0})
+
+
+def test_metrics_are_published_every_two_seconds(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisions, "time", ray)
+    run, names = _Run(ray), set[str]()
+
+    def gauge(name: str, **_: Any) -> Any:
+        names.add(name)
+        return SimpleNamespace(set=lambda number, tags: None)
+
+    run.driver.supervision._gauge = gauge
+    for pause, count in [(0, 2), (1.9, 2), (0.1, 3), (1, 3), (1, 4)]:
+        ray.sleep(pause)
+        run.driver.supervision.publish({f"number {ray.now}": 1.0})
+        assert len(names) == count  # with the versions of the env actors
 
 
 def test_dropped_rollouts_are_counted(ray: FakeRay) -> None:

@@ -52,19 +52,21 @@ def test_shards_divide_the_bytes_of_the_ring() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "more", "factor"),
+    ("agent", "more", "rows", "factor"),
     [
-        ("dqn", {}, 1),
-        ("dqn", {"policy_lag": 1}, 2),  # a phase is ahead
+        ("dqn", {}, 0, 1),
+        ("dqn", {"policy_lag": 1}, 0, 2),  # a phase is ahead
+        ("ppo", {"n_steps": 16}, 5 * (16 + 4), 1),
+        ("acer", {"n_steps": 16, "policy_lag": 1}, 5 * (16 + 4), 2),
     ],
 )
 def test_a_learner_needs_its_networks_and_batches(
-    agent: str, more: dict[str, int], factor: int
+    agent: str, more: dict[str, int], rows: int, factor: int
 ) -> None:
     run = run_of(agent, **more)
     weights = 4 * sum(layout.n_weights for layout in run.layouts)
-    rest = learner_bytes(run) - 5 * weights - factor * run.sampled_bytes
-    assert rest == 320 << 20
+    data = run.sampled_bytes + rows * run.step_bytes
+    assert learner_bytes(run) - 5 * weights - factor * data == 320 << 20
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,52 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.actors.envs.indices import first_evaluation_index
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.run import placement
 from xagents_ray.cluster.run.elastic import ActorClaim
 from xagents_ray.cluster.run.placement import RunParts, remote_class
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.run.prepare import build_run
 from xagents_ray.run.worker_variables import worker_variables
+from xagents_ray.settings.config import Config
 from xagents_ray.settings.resources import PlacementConfig
 
 
 class _Service: ...
+
+
+def test_an_evaluator_has_one_thread_and_environments_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run's env actors have the environments before its own."""
+    config = Config.of(ALGORITHMS["ppo"].config, {"env": "CartPole-v1", "n_envs": 4})
+    parts: Any = RunParts.__new__(RunParts)
+    parts._run = build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
+    parts._definitions, parts._anywhere, parts._made = (), {"num_cpus": 0}, {}
+    parts._ray = None
+    made = SimpleNamespace(
+        options=lambda num_cpus: SimpleNamespace(remote=lambda setup: setup)
+    )
+    monkeypatch.setattr(placement, "remote_class", lambda *_: made)
+    setup = parts.evaluator(3)
+    assert (setup.n_envs, setup.first_env, setup.env_threads) == (3, 0, 1)
+    assert setup.first_index == first_evaluation_index(config.env)
+    assert [*parts._made] == [("evaluator", 0)]
+
+
+def test_all_parts_but_the_learner_close_what_they_have() -> None:
+    """Their environments may hold licences, files and processes."""
+    parts: Any = RunParts.__new__(RunParts)
+    begun, killed, ended = list[str](), list[str](), list[str]()
+    kinds = "learner", "shard", "env actor", "evaluator"
+    parts._made = {(kind, 0): kind for kind in kinds}
+    parts._closing = SimpleNamespace(begin=begun.append, finish=lambda: None)
+    parts._ray = SimpleNamespace(kill=killed.append)
+    parts._release = lambda: ended.append("claims")
+    parts.release()
+    assert (begun, killed, ended) == ([*kinds[1:]], [*kinds], ["claims"])
 
 
 def test_a_class_is_defined_once_per_process() -> None:

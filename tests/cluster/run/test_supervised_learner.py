@@ -358,6 +358,15 @@ def test_a_slow_phase_may_take_ten_times_the_longest(ray: FakeRay) -> None:
     assert not setup.log.counts
 
 
+def test_a_phase_that_takes_longer_is_ended(ray: FakeRay) -> None:
+    setup = _Setup(ray, seconds=1_000.0)
+    assert setup.learned([Ref("one")]) == [1]
+    setup.services[0].seconds, before = 19_000.0, ray.now
+    assert setup.learned([Ref("two")]) == [1]
+    assert 11_000 < ray.now - before < 11_100  # with its repetition
+    assert setup.log.counts["learners"] == 1
+
+
 def test_a_learner_that_is_silent_is_ended(ray: FakeRay) -> None:
     setup, before = _Setup(ray), ray.now
     setup.actors[0].is_suspended = True
