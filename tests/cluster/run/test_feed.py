@@ -158,6 +158,7 @@ def test_a_phase_that_loses_a_chunk_is_not_learned(ray: FakeRay, fetch: Any) -> 
         np.testing.assert_array_equal(array, before[name], err_msg=name)
     outputs = learner.update(3, 48, {}, receipt)
     assert outputs.metrics["updates"] == 12
+    assert outputs.metrics["seconds"] == 0  # of this clock
     assert int(learner.state()["optimizer/0"]) == 12
 
 

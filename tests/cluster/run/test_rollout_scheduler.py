@@ -18,6 +18,8 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_errors import error_line
 from xagents_ray.cluster.run.actor_pool import ActorPool
+from xagents_ray.cluster.run.actor_slot import RolloutCall
+from xagents_ray.cluster.run.rollout_limits import RolloutLimits
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
@@ -81,9 +83,16 @@ class _Started:
         actors: the newest one of each slot.
     """
 
-    def __init__(self, ray: FakeRay, make: Make, count: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        ray: FakeRay,
+        make: Make,
+        count: int,
+        agent: str = "ppo",
+        **settings: Any,
+    ) -> None:
         given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, **settings}
-        config = Config.of(find_algorithm("ppo").config, given)
+        config = Config.of(find_algorithm(agent).config, given)
         self.ray, self.made = ray, [0] * count
         self.actors: dict[int, FakeActor] = {}
         self.weights, self.signals = [Ref(1)], Signals()
@@ -627,6 +636,26 @@ def test_free_actors_do_not_run_further_ahead_than_the_lag(ray: FakeRay) -> None
         started.fleet.tend(0)
         ray.sleep(1)
     assert started.asked == 2
+
+
+def test_an_actor_of_a3c_waits_until_its_rollout_is_learned(ray: FakeRay) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 1, agent="a3c")
+    for _ in range(20):
+        started.fleet.tend(0)
+        ray.sleep(1)
+    assert started.asked == 1
+
+
+def test_limits_follow_the_newest_hundred_rollouts(ray: FakeRay) -> None:
+    limits = RolloutLimits(RayCalls(ray, Signals()), None)
+    call = RolloutCall(weights=None, env_steps=0, trajectory=None, report=None)
+    for seconds in (40.0, 1.0):
+        for _ in range(100):
+            limits.add(call, seconds)
+    assert limits._limit() == 3 * 40.0
+    for _ in range(51):
+        limits.add(call, 30.0)
+    assert limits._limit() == 10 * 30.0
 
 
 def test_a_round_ends_at_its_deadline_without_slow_actors(ray: FakeRay) -> None:
