@@ -96,7 +96,7 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, requested: list[Any]) -> _Cluster:
+def changing(monkeypatch: pytest.MonkeyPatch, requested: list[Any]) -> _Cluster:
     ray = _Cluster(NODE)
     monkeypatch.setattr(nodes, "_can_learn", dict.fromkeys("012345678", True))
     for module in (reservation, elastic):
@@ -104,21 +104,21 @@ def cluster(monkeypatch: pytest.MonkeyPatch, requested: list[Any]) -> _Cluster:
     return ray
 
 
-def test_env_actors_join_with_nodes_and_leave_with_them(cluster: _Cluster) -> None:
-    run = _Parts(cluster)
+def test_env_actors_join_with_nodes_and_leave_with_them(changing: _Cluster) -> None:
+    run = _Parts(changing)
     assert run.shares == "2 × 4"
     assert run.after(60) == 0
-    cluster.add("1")
-    cluster.add("2")
+    changing.add("1")
+    changing.add("2")
     assert run.after(60) == 1
     assert run.shares == "4 × 1, 2 × 2"
     assert run.calls.log.take_warnings() == [
         "4 env actors joined: 6 env actors, 1 or 2 environments each, all of which "
         "begin new episodes; the run isn't reproducible"
     ]
-    assert {run.parts._claims[n].group for n in range(6)} == {*cluster.groups}
-    assert len(cluster.groups) == 2
-    cluster.lose("1")
+    assert {run.parts._claims[n].group for n in range(6)} == {*changing.groups}
+    assert len(changing.groups) == 2
+    changing.lose("1")
     assert len(run.parts.lost_claims()) == 2
     assert run.after(60) == 1
     assert run.shares == "4 × 2"
@@ -127,100 +127,100 @@ def test_env_actors_join_with_nodes_and_leave_with_them(cluster: _Cluster) -> No
         "which begin new episodes; the run isn't reproducible"
     ]
     assert not run.parts.lost_claims()
-    cluster.add("3")  # Ray moves the lost claims there
+    changing.add("3")  # Ray moves the lost claims there
     assert run.after(60) == 1
     assert run.shares == "4 × 1, 2 × 2"
     assert "2 env actors joined: 6" in run.calls.log.take_warnings()[0]
 
 
-def test_there_are_no_more_env_actors_than_environments(cluster: _Cluster) -> None:
-    run = _Parts(cluster, n_envs=3)
-    cluster.add("1", cpus=16.0)
+def test_there_are_no_more_env_actors_than_environments(changing: _Cluster) -> None:
+    run = _Parts(changing, n_envs=3)
+    changing.add("1", cpus=16.0)
     assert run.after(60) == 1
     assert run.shares == "3 × 1"
-    assert cluster.free["1"]["CPU"] == 15
+    assert changing.free["1"]["CPU"] == 15
 
 
-def test_the_last_env_actor_is_claimed_too(cluster: _Cluster) -> None:
-    run = _Parts(cluster, n_envs=2, actor_cpus=1)
+def test_the_last_env_actor_is_claimed_too(changing: _Cluster) -> None:
+    run = _Parts(changing, n_envs=2, actor_cpus=1)
     assert run.shares == "1 × 2"
-    cluster.add("1", cpus=16.0)
+    changing.add("1", cpus=16.0)
     assert (run.after(60), run.shares) == (1, "2 × 1")
 
 
-def test_changes_are_half_a_minute_apart(cluster: _Cluster) -> None:
-    run, waited = _Parts(cluster), list[float]()
+def test_changes_are_half_a_minute_apart(changing: _Cluster) -> None:
+    run, waited = _Parts(changing), list[float]()
     for number in ("1", "2"):
-        cluster.add(number)
-        began = cluster.now
+        changing.add(number)
+        began = changing.now
         while not run.after(1):
-            assert cluster.now - began < 60
-        waited.append(cluster.now - began)
+            assert changing.now - began < 60
+        waited.append(changing.now - began)
     assert waited == [30, 30]
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("changing")
 def test_half_a_core_is_for_one_env_actor() -> None:
     assert _Parts(_Cluster({"CPU": 0.5})).shares == "1 × 8"
 
 
 def test_flapping_nodes_change_the_shares_twice_a_minute_at_most(
-    cluster: _Cluster,
+    changing: _Cluster,
 ) -> None:
-    run, changes = _Parts(cluster), 0
+    run, changes = _Parts(changing), 0
     for _ in range(8):
-        cluster.add("1")
+        changing.add("1")
         changes += run.after(15)
-        cluster.lose("1")
+        changing.lose("1")
         changes += run.after(15)
     assert 1 <= changes <= 240 / 30
     assert run.after(60) <= 1
     assert run.shares == "2 × 4"
 
 
-def test_without_room_on_any_node_the_env_actors_stay(cluster: _Cluster) -> None:
+def test_without_room_on_any_node_the_env_actors_stay(changing: _Cluster) -> None:
     """Their replacements act elsewhere, until Ray has moved the claims."""
-    run = _Parts(cluster)
-    cluster.lose("0")
+    run = _Parts(changing)
+    changing.lose("0")
     assert run.after(120) == 0
     assert len(run.parts.lost_claims()) == 2
 
 
 def test_a_claim_that_others_were_faster_to_make_is_withdrawn(
-    cluster: _Cluster, monkeypatch: pytest.MonkeyPatch
+    changing: _Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = _Parts(cluster)
+    run = _Parts(changing)
     with monkeypatch.context() as patch:
         patch.setattr(Group, "place", lambda group: False)
-        cluster.add("1")
+        changing.add("1")
         assert run.after(34) == 0
-        cluster.hold(1, CPU=2)
+        changing.hold(1, CPU=2)
         assert run.after(20) == 0
-        assert [group.state for group in cluster.groups] == ["CREATED", "REMOVED"]
-    cluster.hold(1, CPU=-2)
+        assert [group.state for group in changing.groups] == ["CREATED", "REMOVED"]
+    changing.hold(1, CPU=-2)
     assert run.after(20) == 1
     assert run.shares == "4 × 2"
 
 
 def test_the_autoscaler_is_told_what_the_run_could_use(
-    cluster: _Cluster, requested: list[Any]
+    changing: _Cluster, requested: list[Any]
 ) -> None:
-    run = _Parts(cluster, n_envs=5)
+    run = _Parts(changing, n_envs=5)
     assert requested == [[{"CPU": 1.0}] * 6]
-    cluster.add("1")
+    changing.add("1")
     assert run.after(60) == 1
     run.parts.release()
     assert requested[1:] == [[]]
-    assert {group.state for group in cluster.groups} == {"REMOVED"}
+    assert {group.state for group in changing.groups} == {"REMOVED"}
 
 
 @pytest.mark.parametrize("n_actors", [None, 2])
 def test_other_runs_keep_their_env_actors(
-    cluster: _Cluster, requested: list[Any], n_actors: int | None
+    changing: _Cluster, requested: list[Any], n_actors: int | None
 ) -> None:
-    run = _Parts(cluster, n_actors=n_actors)
+    run = _Parts(changing, n_actors=n_actors)
     before = run.shares
-    cluster.add("1")
+    changing.add("1")
     assert run.after(60) == 0
     assert run.shares == before
     run.parts.release()
@@ -228,15 +228,15 @@ def test_other_runs_keep_their_env_actors(
 
 
 def test_in_a_placement_group_or_a_task_there_is_nothing_to_follow(
-    cluster: _Cluster,
+    changing: _Cluster,
 ) -> None:
-    cluster.assigned = {"CPU": 2.0}
-    cluster.hold(CPU=2)
+    changing.assigned = {"CPU": 2.0}
+    changing.hold(CPU=2)
     with pytest.raises(UserError, match="give --n-actors a number"):
-        _Parts(cluster)
-    cluster.current = Group(cluster, [NODE], "trial")
+        _Parts(changing)
+    changing.current = Group(changing, [NODE], "trial")
     with pytest.raises(UserError, match="give --n-actors a number"):
-        _Parts(cluster)
+        _Parts(changing)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ def test_mistakes_are_refused_in_one_sentence(
         Config.of(ALGORITHMS["ppo"].config, given)
 
 
-def test_nodes_join_one_after_the_other(cluster: _Cluster) -> None:
-    run = _Parts(cluster)
+def test_nodes_join_one_after_the_other(changing: _Cluster) -> None:
+    run = _Parts(changing)
     for number in ("1", "2"):
-        cluster.add(number)
+        changing.add(number)
         assert run.after(60) == 1
     assert run.shares == "4 × 1, 2 × 2"
