@@ -73,7 +73,7 @@ def nodes_of_group(ray: Any, group: Any) -> list[ClusterNode]:
         claimed = sum(amounts) - free.get(f"{kind}_group_{name}", 0.0)
         for node, amount in zip(nodes, amounts, strict=True):
             node.free[kind] = max(0.0, amount - max(0.0, claimed))
-            claimed -= amount - node.free[kind]
+            claimed -= amount
     return nodes
 
 

@@ -160,6 +160,13 @@ def test_changes_are_half_a_minute_apart(changing: _Cluster) -> None:
 
 
 @pytest.mark.usefixtures("changing")
+@pytest.mark.parametrize("gpus", [0.0, 0.5, 1.0])
+def test_a_learner_learns_on_what_is_free_of_a_gpu(gpus: float) -> None:
+    run = _Parts(_Cluster({"CPU": 2.0, "GPU": gpus}))
+    assert run.parts.learns_on_gpu == (gpus > 0)
+
+
+@pytest.mark.usefixtures("changing")
 def test_half_a_core_is_for_one_env_actor() -> None:
     assert _Parts(_Cluster({"CPU": 0.5})).shares == "1 × 8"
 

@@ -158,6 +158,7 @@ def test_a_shard_is_placed_on_its_claim_while_the_node_lives(parts_on: Any) -> N
     ray, run = FakeCluster({"CPU": 4, "memory": 8 * GIB}), run_of(replay_shards=2)
     memory = parts_on(ray, run)._memory
     options = memory.options(1)
+    assert options["num_cpus"] == 0
     group, bundle = options["scheduling_strategy"]
     assert bundle == {"placement_group_bundle_index": 1}
     assert [b["memory"] for b in group.bundle_specs] == shard_bytes(run)

@@ -11,6 +11,7 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run import learner_service, placement
+from xagents_ray.cluster.run import nodes as nodes_module
 from xagents_ray.cluster.run.claims import (
     NoRoomError,
     acting_cores,
@@ -195,22 +196,75 @@ def test_claims_without_a_bundle_are_taken_from_the_first_bundles() -> None:
     specs = [{"CPU": 2.0}, {"CPU": 4.0}, {"CPU": 4.0, "GPU": 1.0}]
     free = {"CPU_group_0_ab": 1.5, "CPU_group_1_ab": 4.0, "CPU_group_2_ab": 4.0}
     whole = {"CPU_group_ab": 6.5, "GPU_group_2_ab": 1.0, "GPU_group_ab": 1.0}
-    group = SimpleNamespace(id=SimpleNamespace(hex=lambda: "ab"), bundle_specs=specs)
-    alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 16.0}}
-    state = SimpleNamespace(available_resources_per_node=lambda: {"1": {}})
-    table = {"bundles_to_node_id": {0: "1", 1: "1", 2: "1"}}
-    ray = SimpleNamespace(
-        nodes=lambda: [alive],
-        _private=SimpleNamespace(state=state),
-        util=SimpleNamespace(placement_group_table=lambda _: table),
-        available_resources=lambda: free | whole,
-    )
-    found = nodes_of_group(ray, group)
+    group = _group(specs)
+    found = nodes_of_group(_grouped(free | whole), group)
     assert [node.free_cpus for node in found] == [0.0, 2.5, 4.0]
     assert [node.free["GPU"] for node in found] == [0.0, 0.0, 1.0]
     del whole["GPU_group_ab"]  # Ray leaves out what is used up
-    assert nodes_of_group(ray, group)[2].free["GPU"] == 0.0
+    assert nodes_of_group(_grouped(free | whole), group)[2].free["GPU"] == 0.0
     assert ClusterNode("1", {}, {}).free_cpus == 0.0
+
+
+def _group(specs: list[dict[str, float]]) -> Any:
+    """Return a placement group with the id `ab`."""
+    return SimpleNamespace(id=SimpleNamespace(hex=lambda: "ab"), bundle_specs=specs)
+
+
+def _grouped(free: dict[str, float]) -> Any:
+    """Return Ray with a node that has this free in its placement groups."""
+    alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 16.0}}
+    state = SimpleNamespace(available_resources_per_node=lambda: {"1": {}})
+    table = {"bundles_to_node_id": {0: "1", 1: "1", 2: "1"}}
+    return SimpleNamespace(
+        nodes=lambda: [alive],
+        _private=SimpleNamespace(state=state),
+        util=SimpleNamespace(placement_group_table=lambda _: table),
+        available_resources=lambda: free,
+    )
+
+
+def test_claims_without_a_bundle_may_take_several() -> None:
+    specs = [{"CPU": 2.0}, {"CPU": 4.0}, {"CPU": 1.0}]
+    free = {"CPU_group_0_ab": 2.0, "CPU_group_1_ab": 4.0, "CPU_group_2_ab": 1.0}
+    ray = _grouped(free | {"CPU_group_ab": 4.0})
+    found = nodes_of_group(ray, _group(specs))
+    assert [node.free_cpus for node in found] == [0.0, 3.0, 1.0]
+
+
+def test_nodes_have_a_minute_to_say_whether_they_can_learn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The question needs no core: all may be taken."""
+    monkeypatch.setattr(nodes_module, "_can_learn", {})
+    rows = [{"NodeID": n, "Alive": True, "Resources": {"CPU": 2.0}} for n in "abc"]
+    asked, limits = list[Any](), list[float]()
+
+    def remote(num_cpus: float) -> Any:
+        def options(scheduling_strategy: Any) -> Any:
+            asked.append((num_cpus, scheduling_strategy))
+            return SimpleNamespace(remote=lambda: scheduling_strategy)
+
+        return lambda task: SimpleNamespace(options=options)
+
+    def wait(calls: list[str], num_returns: int, timeout: float) -> Any:
+        limits.append(timeout)
+        assert num_returns == len(calls)
+        return calls[:2], calls[2:]
+
+    strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
+    state = SimpleNamespace(available_resources_per_node=dict)
+    ray = SimpleNamespace(
+        nodes=lambda: rows,
+        _private=SimpleNamespace(state=state),
+        util=SimpleNamespace(scheduling_strategies=strategies),
+        exceptions=SimpleNamespace(RayError=OSError),
+        remote=remote,
+        wait=wait,
+        get=lambda node: node == "b",
+    )
+    for _ in range(2):
+        assert [node.can_learn for node in nodes_of(ray)] == [False, True, False]
+    assert asked == [(0, "a"), (0, "b"), (0, "c")] and limits == [60.0]
 
 
 def test_learners_are_where_tensorflow_is() -> None:

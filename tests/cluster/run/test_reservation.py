@@ -238,6 +238,15 @@ def test_the_current_placement_group_is_used(reserve: Any) -> None:
     assert ray.current.state == "CREATED"
 
 
+def test_a_trial_has_the_cores_of_all_its_bundles(reserve: Any) -> None:
+    """The learner's may have a GPU alone."""
+    ray = FakeCluster({"CPU": 4, "GPU": 1})
+    ray.current = Group(ray, [{"GPU": 1}, {"CPU": 1.5}, {"CPU": 1.5}], "trial")
+    assert ray.current.place()
+    reserved = reserve(ray, has_claim=True)
+    assert (reserved.cores, [*reserved.bundles]) == (3.0, [0, 1, 2])
+
+
 @pytest.mark.parametrize("in_group", [True, False])
 @pytest.mark.parametrize(("cpus", "shares"), [(4.0, "4 × 4"), (0.5, "1 × 16")])
 def test_a_process_that_holds_all_cores_gives_its_own_to_the_run(

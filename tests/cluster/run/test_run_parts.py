@@ -40,6 +40,33 @@ def test_an_evaluator_has_one_thread_and_environments_of_its_own(
     assert [*parts._made] == [("evaluator", 0)]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_learners_share_a_claim_and_their_gpus(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    given = {"env": "CartPole-v1", "n_envs": 6, "n_learners": count}
+    config = Config.of(ALGORITHMS["ppo"].config, given)
+    parts: Any = RunParts.__new__(RunParts)
+    parts._run = build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
+    parts._ray, parts._folder, parts._made, parts._serves = None, (), {}, False
+    parts._learner_gpus, parts._variables = 1.5, {}
+    parts._reserved = SimpleNamespace(strategy="bundle {}".format, visible_gpus=None)
+    asked, groups = list[dict[str, Any]](), list[list[Any]]()
+    monkeypatch.setattr(placement, "learner_group", groups.append)
+
+    def options(**given: Any) -> Any:
+        asked.append(given)
+        return SimpleNamespace(remote=lambda *_: object())
+
+    made = SimpleNamespace(options=options)
+    monkeypatch.setattr(placement, "remote_class", lambda *_, **__: made)
+    parts.learner()
+    strategy = {"num_cpus": 0, "scheduling_strategy": "bundle 0"}
+    assert asked == [{**strategy, "num_gpus": 1.5 / count}]
+    assert [*parts._made] == [("learner", number) for number in range(count)]
+    assert [len(each) for each in groups] == [count] * (count > 1)
+
+
 def test_all_parts_but_the_learner_close_what_they_have() -> None:
     """Their environments may hold licences, files and processes."""
     parts: Any = RunParts.__new__(RunParts)
