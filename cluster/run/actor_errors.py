@@ -46,13 +46,13 @@ def check_always_raises(
         trace: traceback of the failure.
     """
     line = error_line(trace)
-    again = failed.errors[line]
+    again = bool(failed.errors[line])
     others = [slot.started for slot in slots if slot is not failed]
     for started in calls.ready(others, 0):
         try:
             calls.value(started)
         except (UserError, calls.ray.exceptions.RayError) as error:
-            again += error_line(remote_traceback(error)) == line
+            again = again or error_line(remote_traceback(error)) == line
         else:
             return
     if again:

@@ -170,6 +170,10 @@ def test_metrics_are_published_every_two_seconds(
         return SimpleNamespace(set=lambda number, tags: None)
 
     run.driver.supervision._gauge = gauge
+    ray.sleep(0.12345)
+    age = run.driver.supervision._snapshot.age
+    assert run.driver.supervision.summary() == {"snapshot_age": round(age, 3)}
+    assert age != round(age, 3)
     for pause, count in [(0, 2), (1.9, 2), (0.1, 3), (1, 3), (1, 4)]:
         ray.sleep(pause)
         run.driver.supervision.publish({f"number {ray.now}": 1.0})
