@@ -65,7 +65,7 @@ def fetch(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return get
 
 
-@pytest.mark.parametrize("shares", [(48,), (30, 18), (48, 0)], ids=str)
+@pytest.mark.parametrize("shares", [(48,), (30, 18), (4, 44), (48, 0)], ids=str)
 @pytest.mark.parametrize("is_prioritized", [False, True], ids=["uniform", "errors"])
 def test_the_batches_are_those_of_one_value(
     ray: FakeRay, fetch: Any, shares: tuple[int, ...], is_prioritized: bool

@@ -281,6 +281,14 @@ def test_nothing_waits_for_a_snapshot_that_arrives_slowly(ray: FakeRay) -> None:
     assert "from the one 12 s ago, without 120 updates so far" in warning
 
 
+def test_nothing_waits_for_a_learner_that_is_busy(ray: FakeRay) -> None:
+    learner, began = _Copied(ray, 0.0, Ref.pending()), ray.now
+    snapshot = LastSnapshot(RayCalls(ray, Signals()))
+    for _ in range(3):
+        snapshot.refresh(learner, 1)
+    assert ray.now == began and learner.requested == [began]
+
+
 def test_a_snapshot_on_its_way_is_waited_for_when_the_learner_dies(
     ray: FakeRay,
 ) -> None:
