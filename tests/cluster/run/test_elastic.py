@@ -164,6 +164,7 @@ def test_changes_are_half_a_minute_apart(changing: _Cluster) -> None:
 def test_a_learner_learns_on_what_is_free_of_a_gpu(gpus: float) -> None:
     run = _Parts(_Cluster({"CPU": 2.0, "GPU": gpus}))
     assert run.parts.learns_on_gpu == (gpus > 0)
+    assert run.parts._anywhere["num_cpus"] == 0
 
 
 @pytest.mark.usefixtures("changing")

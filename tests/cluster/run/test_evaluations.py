@@ -179,7 +179,9 @@ def test_one_has_half_an_hour(ray: FakeRay, log: FailureLog, run: RunSpec) -> No
     ray.sleep(1_800)
     assert beside.ended(is_last=False) == []
     ray.sleep(0.1)
+    late = ray.now
     assert beside.ended(is_last=False) == [FailedEvaluation(0)]
+    assert ray.now - late < 0.5
 
 
 def test_one_that_hangs_is_noticed_beside_training(

@@ -98,9 +98,9 @@ def _trajectory(number: int) -> Trajectory:
 
 def _filled(ray: FakeRay, run: RunSpec | None = None, round_bytes: int = 0) -> _Shards:
     shards = _Shards(ray, run or _run(), round_bytes)
-    assert shards.seconds == 0
     for number in range(2):
         shards.insert([Ref(_trajectory(number))])
+    assert shards.seconds == 0  # of this clock
     for drawn in shards.sample(1, 4, np.random.default_rng(1)):
         ray.get(drawn)
     return shards

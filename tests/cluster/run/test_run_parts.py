@@ -40,16 +40,18 @@ def test_an_evaluator_has_one_thread_and_environments_of_its_own(
     assert [*parts._made] == [("evaluator", 0)]
 
 
+@pytest.mark.parametrize("gpus", [0.0, 1.0, 1.5])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_learners_share_a_claim_and_their_gpus(
-    monkeypatch: pytest.MonkeyPatch, count: int
+    monkeypatch: pytest.MonkeyPatch, count: int, gpus: float
 ) -> None:
+    """Ray would let those without one see all."""
     given = {"env": "CartPole-v1", "n_envs": 6, "n_learners": count}
     config = Config.of(ALGORITHMS["ppo"].config, given)
     parts: Any = RunParts.__new__(RunParts)
     parts._run = build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
     parts._ray, parts._folder, parts._made, parts._serves = None, (), {}, False
-    parts._learner_gpus, parts._variables = 1.5, {}
+    parts._learner_gpus, parts._variables, parts._blind = gpus, {}, {"sees": None}
     parts._reserved = SimpleNamespace(strategy="bundle {}".format, visible_gpus=None)
     asked, groups = list[dict[str, Any]](), list[list[Any]]()
     monkeypatch.setattr(placement, "learner_group", groups.append)
@@ -61,8 +63,9 @@ def test_learners_share_a_claim_and_their_gpus(
     made = SimpleNamespace(options=options)
     monkeypatch.setattr(placement, "remote_class", lambda *_, **__: made)
     parts.learner()
-    strategy = {"num_cpus": 0, "scheduling_strategy": "bundle 0"}
-    assert asked == [{**strategy, "num_gpus": 1.5 / count}]
+    expected = {"num_cpus": 0, "scheduling_strategy": "bundle 0"}
+    expected |= {"num_gpus": gpus / count} if gpus else {"num_gpus": 0, "sees": None}
+    assert asked == [expected]
     assert [*parts._made] == [("learner", number) for number in range(count)]
     assert [len(each) for each in groups] == [count] * (count > 1)
 
