@@ -7,7 +7,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, Takes, crash
 
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.actor_pool import ActorPool
-from xagents_ray.core.errors import Broken
+from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 
 
@@ -87,15 +87,16 @@ def test_each_actor_has_two_minutes_to_take_its_state(ray: FakeRay) -> None:
         actor(ray, restores=100.0, dropped=1),
         actor(ray, restores=200.0, dropped=2),
         actor(ray, restores=400.0),
+        actor(ray, restores=NEVER),
         actor(ray),
     ]
     pool = pool_of(ray, *actors)
     pool.wait_until_ready()
     began = ray.now
-    assert pool.restore([None] * 4, 1) == 1 + 2 + 4
+    assert pool.restore([None] * 5, 1) == 1 + 2 + 4 + 4
     # The third one is waited for until two minutes after the second.
-    assert ray.now - began == pytest.approx(320.0, abs=0.01)
-    assert [slot.failures for slot in pool.slots] == [0, 0, 1, 0]
+    assert ray.now - began == pytest.approx(320.0, abs=0.5)
+    assert [slot.failures for slot in pool.slots] == [0, 0, 1, 1, 0]
 
 
 def test_looking_at_actors_takes_no_time(ray: FakeRay) -> None:
@@ -155,6 +156,27 @@ def test_the_first_starts_wait_as_long_as_others_begin(ray: FakeRay) -> None:
     began = ray.now
     pool.wait_until_ready()
     assert pool.is_complete and ray.now == pytest.approx(began + 150.0, abs=1.0)
+
+
+def test_a_signal_ends_the_start_at_once(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    pool, began = pool_of(ray, actor(ray, starts=NEVER)), ray.now
+    pool._calls._signals.press(15)
+    with pytest.raises(Stopped):
+        pool.wait_until_ready()
+    assert ray.now - began == pytest.approx(0.2)
+
+
+def test_starts_of_others_are_not_waited_for_where_one_fails_twice(
+    ray: FakeRay,
+) -> None:
+    pool = pool_of(ray, actor(ray, error=crash()), actor(ray, starts=50.0))
+    began = ray.now
+    with pytest.raises(Broken, match="No env actor can create its environments: "):
+        pool.wait_until_ready()
+    assert ray.now - began < 1.5
 
 
 def test_an_environment_that_fails_twice_fails_always(ray: FakeRay) -> None:
