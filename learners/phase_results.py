@@ -44,4 +44,4 @@ class PhaseResults:
             return None
         done = int(self.packed[-1])  # fewer if it was stopped
         learned = np.concatenate(self._rows)[:done].reshape(-1, 2)
-        return PriorityUpdate(learned, np.concatenate(self._errors).reshape(-1))
+        return PriorityUpdate(learned, np.concatenate(self._errors).ravel())

@@ -86,7 +86,7 @@ class RelabeledRings(TransitionRings):
         desired = np.broadcast_to(goals[:, None], achieved.shape)
         size, places = goals.shape[-1], envs * self._length + steps % self._length
         rewards, over = self._goal_rewards(
-            achieved.reshape(-1, size), desired.reshape(-1, size), places.reshape(-1)
+            achieved.reshape(-1, size), desired.reshape(-1, size), places.ravel()
         )
         over = None if over is None else over.reshape(steps.shape)
         return rewards.reshape(steps.shape), over

@@ -141,16 +141,28 @@ def test_no_session_of_an_environment_is_repeated(ray: FakeRay) -> None:
     assert sessions == [{number << 32} for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(("seconds", "count"), [((2.5, 2.8), 2), ((2.5, 4.0), 0)])
-def test_after_a_signal_all_states_have_three_seconds_together(
+PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds", "count"),
+    [
+        ({}, (2.5, 2.8), 2),
+        ({}, (2.5, 4.0), 0),
+        (PONG, (2.5, 8.5), 2),  # learning takes longer with images
+        (PONG, (2.5, 10.0), 0),
+    ],
+)
+def test_after_a_signal_all_states_have_seconds_together(
     ray: FakeRay,
     monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
     seconds: tuple[float, float],
     count: int,
 ) -> None:
     """The learner's takes two of them. Those of some env actors alone are useless."""
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
-    run = _Run(ray)
+    run = _Run(ray, **settings)
     run.phase()
     for actor, each in zip(run.made, seconds, strict=True):
         actor.instance.state_seconds = each
