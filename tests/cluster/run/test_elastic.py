@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_cluster import FakeCluster, Group
 
@@ -146,6 +147,21 @@ def test_the_last_env_actor_is_claimed_too(changing: _Cluster) -> None:
     assert run.shares == "1 × 2"
     changing.add("1", cpus=16.0)
     assert (run.after(60), run.shares) == (1, "2 × 1")
+
+
+def test_nodes_are_looked_at_every_five_seconds(
+    changing: _Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, looks = _Parts(changing), list[float]()
+    free = elastic.free_by_node
+
+    def looked(ray: Any) -> Any:
+        looks.append(ray.now)
+        return free(ray)
+
+    monkeypatch.setattr(elastic, "free_by_node", looked)
+    assert run.after(60) == 0
+    assert np.diff(looks).tolist() == [5.0] * 11
 
 
 def test_changes_are_half_a_minute_apart(changing: _Cluster) -> None:

@@ -121,7 +121,7 @@ def test_an_insertion_ends_what_was_drawn(ray: FakeRay) -> None:
 @pytest.mark.parametrize(
     ("batches", "megabytes", "size"),
     [
-        (64, 1.2, 0),
+        (64, 1.25, 0),  # 80 MB
         (65, 1.3, 16),
         (4_000, 1.2, 16),
         (10_000, 0.01, 1_024),

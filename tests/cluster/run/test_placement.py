@@ -10,12 +10,13 @@ import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run import learner_service, placement
+from xagents_ray.cluster.run import claims, learner_service, placement
 from xagents_ray.cluster.run import nodes as nodes_module
 from xagents_ray.cluster.run.claims import (
     NoRoomError,
     acting_cores,
     check_claims,
+    count_fitting,
     label_selectors,
     learners_node,
     run_claims,
@@ -170,6 +171,24 @@ def test_an_env_actor_gets_a_core_at_most() -> None:
 def test_parts_may_fill_nodes_to_the_end() -> None:
     check_claims(cluster(1, 1), [{"CPU": 1.0}, {"CPU": 1.0}])
     assert run_claims(cluster(8), config(learner_gpus=1e-4))[0]["GPU"] == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("cores", "cpus", "count"),
+    [(0.3, 0.1, 3), (2.9995, 1.0, 2), (0.0, 0.5, 0), (-0.5, 0.5, 0)],
+)
+def test_how_many_claims_fit(cores: float, cpus: float, count: int) -> None:
+    """Divisions are rounded, but not up to what isn't there."""
+    assert count_fitting([cores, cores], cpus) == 2 * count
+
+
+@pytest.mark.parametrize(
+    ("amount", "claimed"), [(0.3, 0.3), (0.99999995, 0.9999), (1e-4, 1e-4), (9e-5, 0)]
+)
+def test_amounts_are_rounded_down_to_what_ray_counts(
+    amount: float, claimed: float
+) -> None:
+    assert claims._rounded(amount) == pytest.approx(claimed, abs=1e-9)
 
 
 def test_learners_with_a_gpu_are_where_it_is() -> None:
