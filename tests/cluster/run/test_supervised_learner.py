@@ -179,6 +179,17 @@ def test_nothing_is_learned_where_the_whole_round_is_lost(ray: FakeRay) -> None:
     assert setup.services[0].learned == []
 
 
+def test_phases_are_numbered_in_the_order_of_their_requests(ray: FakeRay) -> None:
+    """A repeated one is the newest."""
+    setup, numbers = _Setup(ray), list[int]()
+    for batches in ([Ref(0)],), ([Ref(error=_LOST)], [Ref(1)]), ([Ref(2)],):
+        phase = RequestedPhase(_Data(*batches), 0, {})  # type: ignore[arg-type]
+        setup.learner.learn(phase)
+        setup.learner.finish()
+        numbers.append(phase.number)
+    assert numbers == [1, 3, 4]
+
+
 def test_losses_between_phases_that_are_learned_do_not_end_the_run(
     ray: FakeRay,
 ) -> None:
