@@ -18,7 +18,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_errors import error_line
 from xagents_ray.cluster.run.actor_pool import ActorPool
-from xagents_ray.cluster.run.actor_slot import RolloutCall
+from xagents_ray.cluster.run.actor_slot import ActorSlot, RolloutCall
 from xagents_ray.cluster.run.rollout_limits import RolloutLimits
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
@@ -644,6 +644,21 @@ def test_an_actor_of_a3c_waits_until_its_rollout_is_learned(ray: FakeRay) -> Non
         started.fleet.tend(0)
         ray.sleep(1)
     assert started.asked == 1
+
+
+def test_a_rollout_is_late_after_its_limit(ray: FakeRay) -> None:
+    """The first one of an actor has ten minutes."""
+    limits, now = RolloutLimits(RayCalls(ray, Signals()), None), ray.now
+    slots = [ActorSlot(n, None, None, 4, now, has_finished=n > 0) for n in range(2)]
+    for slot in slots:
+        slot.calls.append(RolloutCall(Ref(1), 0, None, None))
+        limits.begin(slot)
+    limits.add(slots[1].calls[0], 1.0)
+    late = []
+    for waited in (0.0, 60.0, 60.1, 600.0, 600.1):
+        ray.now = now + waited
+        late.append([(slot.number, seconds) for slot, seconds in limits.late()])
+    assert late == [[], [], [(1, 60.0)], [], [(0, 600.0)]]
 
 
 def test_limits_follow_the_newest_hundred_rollouts(ray: FakeRay) -> None:

@@ -17,6 +17,7 @@ from ray.exceptions import (
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
+from xagents_ray.cluster.run.learner_start import LearnerStart
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
@@ -812,6 +813,26 @@ def test_a_missing_learner_is_not_waited_for_again_when_the_run_is_saved(
     assert ray.now == began
     assert not [each for each in setup.log.warnings if "no new learner" in each]
     assert setup.log.counts["learners"] == 1
+
+
+def test_a_start_has_ten_minutes_on_its_node(ray: FakeRay) -> None:
+    start = LearnerStart(RayCalls(ray, Signals()), 1_800)
+    actor = FakeActor(ray, _Service())
+    start.begin(actor)
+    for pause, is_dead in [(0, False), (600, False), (0.001, True)]:
+        ray.now += pause
+        start.check()
+        assert actor.is_dead == is_dead
+
+
+def test_a_start_has_the_learner_timeout_to_be_placed(ray: FakeRay) -> None:
+    start = LearnerStart(RayCalls(ray, Signals()), 1_800)
+    start.begin(FakeActor(ray, _Service(), NEVER))
+    ray.now += 1_800
+    start.check()
+    ray.now += 0.001
+    with pytest.raises(Broken, match="Ray has placed no new learner within 1800 s"):
+        start.check()
 
 
 def test_a_placed_learner_that_hangs_in_its_start_is_replaced(ray: FakeRay) -> None:
