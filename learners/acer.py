@@ -83,7 +83,7 @@ class ACER:
         with tf.GradientTape() as tape:
             logits, q_values = self._model(inputs)
             policy = tf.nn.softmax(masked(logits, masks))
-            values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=-1)
+            values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=1)
             policy, q_values = policy[:count], q_values[:count]
             ratios = importance.ratios(
                 policy, flatten_time(batch.probabilities), c.epsilon
@@ -152,7 +152,7 @@ class ACER:
             gradient, binds = importance.project(
                 tape.gradient(objective, policy), policy, average, c.delta, c.epsilon
             )
-            objective = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=-1)
+            objective = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=1)
             bound = tf.cast(binds, tf.float32)
         metrics = {"policy_loss": -gains, "entropy": entropies}
         return objective, {**metrics, "trust_region_bound": bound}

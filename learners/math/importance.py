@@ -19,13 +19,13 @@ def ratios(
 
 def entropy(probabilities: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Return float32 [N] entropies, in nats."""
-    return -tf.reduce_sum(probabilities * tf.math.log(probabilities + epsilon), -1)
+    return -tf.reduce_sum(probabilities * tf.math.log(probabilities + epsilon), axis=1)
 
 
 def kl(probabilities: tf.Tensor, others: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Return float32 [N] divergences KL(probabilities ‖ others), in nats."""
     log_ratios = tf.math.log(probabilities + epsilon) - tf.math.log(others + epsilon)
-    return tf.reduce_sum(probabilities * log_ratios, axis=-1)
+    return tf.reduce_sum(probabilities * log_ratios, axis=1)
 
 
 def corrected_gain(
@@ -52,13 +52,13 @@ def corrected_gain(
     """
     log_probs = tf.math.log(probabilities + epsilon)
     taken, ratio = (
-        tf.gather(x, actions, axis=-1, batch_dims=1) for x in (log_probs, ratios)
+        tf.gather(x, actions, axis=1, batch_dims=1) for x in (log_probs, ratios)
     )
     gain = taken * tf.stop_gradient(tf.minimum(ratio, largest) * (targets - values))
     removed = tf.nn.relu(1.0 - largest / (ratios + epsilon)) * probabilities
     advantages = q_values - values[:, None]
     correction = log_probs * tf.stop_gradient(removed * advantages)
-    return gain + tf.reduce_sum(correction, axis=-1)
+    return gain + tf.reduce_sum(correction, axis=1)
 
 
 def project(
@@ -78,7 +78,7 @@ def project(
     Source: arXiv:1611.01224, eq. 12 and 13.
     """
     slope = -average / (probabilities + epsilon)
-    excess = tf.reduce_sum(slope * gradient, axis=-1) - delta
-    size = tf.reduce_sum(tf.square(slope), axis=-1)
+    excess = tf.reduce_sum(slope * gradient, axis=1) - delta
+    size = tf.reduce_sum(tf.square(slope), axis=1)
     scale = tf.math.divide_no_nan(tf.nn.relu(excess), size)
     return gradient - scale[:, None] * slope, excess > 0

@@ -15,6 +15,7 @@ from xagents_ray.learners.math.distributions import (
     PolicyHead,
     SquashedGaussian,
 )
+from xagents_ray.learners.math.noise import standard_normal
 
 MEANS = tf.zeros([1, 2])
 
@@ -27,6 +28,15 @@ def test_categorical_by_hand() -> None:
         np.testing.assert_allclose(got, np.log([p, p]), rtol=1e-4)
     entropy = math.log(2) / 2 + math.log(3) / 3 + math.log(6) / 6
     np.testing.assert_allclose(Categorical(logits).entropy(), [entropy] * 2, rtol=1e-5)
+
+
+def test_a_gaussian_sample_is_its_mean_and_noise() -> None:
+    seed, log_std = tf.constant([3, 4]), tf.constant([-1.0, 0.5])
+    means = tf.constant([[1.0, 2.0], [-3.0, 4.0], [0.0, 0.0]])
+    noise = standard_normal(seed, [3, 2]).numpy()
+    expected = means.numpy() + np.exp(log_std.numpy()) * noise
+    np.testing.assert_allclose(Gaussian(means, log_std).sample(seed), expected, 1e-5)
+    assert np.abs(noise).min() > 0.01
 
 
 def test_categorical_against_numpy() -> None:
