@@ -173,6 +173,8 @@ def test_a_server_that_hangs(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> N
             halved.rollout(weights, 1, 0)
         assert 1.0 <= time.monotonic() - began < 1.9  # both halves wait together
         assert not server.is_working()
+        monkeypatch.setattr(inference, "SILENT_SECONDS", 60.0)
+        assert server.is_working()  # for a second without an answer
     halved.close()
 
 
