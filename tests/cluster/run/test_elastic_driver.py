@@ -153,7 +153,7 @@ PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
         (PONG, (2.5, 10.0), 0),
     ],
 )
-def test_after_a_signal_all_states_have_seconds_together(
+def test_after_a_signal_the_states_have_one_limit_together(
     ray: FakeRay,
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, Any],
