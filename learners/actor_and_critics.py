@@ -98,7 +98,7 @@ class ActorAndCritics:
             critic_metrics, policy_metrics, errors = so_far
             batch = batch_at(batches, k)
             inputs = self._setup.inputs(batch.observations)
-            obs, next_obs = inputs[:, 0], inputs[:, -1]
+            obs, next_obs = inputs[:, 0], inputs[:, 1]
             targets = value_targets(batch, next_obs)
             weights = importance_weights(batch, self._setup.config.priority_beta, phase)
             critics, own = self.update_critics(obs, batch.actions, targets, weights)
@@ -185,7 +185,7 @@ class ActorAndCritics:
 
 def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     """Return the critic's values of actions [N, A] at observations [N, D]: [N]."""
-    return critic(tf.concat([obs, actions], axis=-1))[:, 0]
+    return critic(tf.concat([obs, actions], axis=1))[:, 0]
 
 
 def least_values(

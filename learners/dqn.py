@@ -267,7 +267,7 @@ class DQN:
 
         `selection`, float32 [N, n], are the values that select the next actions.
         """
-        best = tf.argmax(selection, axis=-1)
+        best = tf.argmax(selection, axis=1)
         probs = tf.nn.softmax(logits_of(target.logits, best, self._config.atoms))
         return projected_targets(
             batch.rewards, batch.discounts, probs, self._config.support

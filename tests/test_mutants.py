@@ -6,7 +6,7 @@ import pytest
 from checkout import ROOT  # noqa: F401
 
 from benchmarks import mutation
-from benchmarks.mutants import find_mutants
+from benchmarks.mutants import Mutant, find_mutants
 from benchmarks.mutation import Copy
 
 SOURCE = '''"""Has 7 words."""
@@ -131,6 +131,17 @@ def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
         ),
         ((29,), "25: MOST = 5 → MOST = 10"),  # where it is used
     ]
+
+
+def test_tests_of_the_file_itself_are_tried_first() -> None:
+    own, other = "tests/learners/test_numbers.py::test_x", "tests/test_other.py::test_y"
+    mutant = Mutant("learners/numbers.py", (7,), 0, "1", "2")
+    covered = {
+        "seconds": {other: 0.1, "tests/test_none.py::test_z": 0.2, own: 9.0},
+        "by_line": {mutant.file: {"7": [other, own]}},
+        "by_file": {mutant.file: []},
+    }
+    assert [*mutation._suited(mutant, covered).items()] == [(own, 9.0), (other, 0.1)]
 
 
 def test_what_becomes_of_mutants(

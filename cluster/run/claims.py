@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from xagents_ray.cluster.run.nodes import Bundle, ClusterNode
+from xagents_ray.cluster.run.nodes import Bundle, ClusterNode, amount_of
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
@@ -84,15 +84,15 @@ def _learner_claim(
     nodes: Sequence[ClusterNode], flags: PlacementConfig, share: float
 ) -> Bundle:
     """Return the claim of the learner, or of all learners, on one node."""
-    cpus = share * sum(node.free_cpus for node in nodes)
-    if cpus < _LEAST_CPUS * min(1.0, share):
+    free_cpus = sum(node.free_cpus for node in nodes)
+    if free_cpus < _LEAST_CPUS:
         raise NoRoomError("No core is free for an env actor")
     able = [node for node in nodes if node.can_learn]
     if not able:
         raise NoRoomError("No core is free on a node with TensorFlow")
     count, gpus = flags.n_learners, flags.learner_gpus
     if gpus is None:
-        free = [node.free.get("GPU", 0.0) for node in able]
+        free = [amount_of(node.free, "GPU") for node in able]
         gpus = _rounded(min(count, share * sum(free), max(free)))
         if count > 1 and _STEP <= gpus < count:
             raise NoRoomError(
@@ -105,7 +105,7 @@ def _learner_claim(
         gpus *= count
     learner = {"GPU": gpus} if gpus >= _STEP else {}
     most = learners_node(nodes, learner).free_cpus
-    amount = _rounded(min(count, cpus / 2, most))
+    amount = _rounded(min(count, share * free_cpus / 2, most))
     if amount < _STEP and not learner:
         raise NoRoomError("No core is free on a node with TensorFlow")
     return {"CPU": amount, **learner} if amount >= _STEP else learner
@@ -114,8 +114,8 @@ def _learner_claim(
 def learners_node(nodes: Sequence[ClusterNode], learner: Bundle) -> ClusterNode:
     """Return the node with the most free cores where the learner's GPUs fit best."""
     able = [node for node in nodes if node.can_learn]
-    gpus = learner.get("GPU", 0.0)
-    fitting = [node for node in able if node.free.get("GPU", 0.0) >= gpus]
+    gpus = amount_of(learner, "GPU")
+    fitting = [node for node in able if amount_of(node.free, "GPU") >= gpus]
     return max(fitting or able, key=lambda node: node.free_cpus)
 
 
@@ -138,7 +138,7 @@ def claim_with_memory(
     """
     free = learners_node(nodes, learner).free.get("memory") or 0.0
     amount = min(nbytes, int(free))
-    return {**learner, "memory": amount} if amount > 0 else learner
+    return {**learner, "memory": amount} if amount else learner
 
 
 def memory_claims(nodes: Sequence[ClusterNode], needs: Sequence[int]) -> list[int]:
@@ -175,20 +175,20 @@ def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> Non
         NoRoomError: it is large enough, and too little of it is free.
     """
     for kind, flag in _FLAGS.items():
-        needs = [bundle.get(kind, 0.0) for bundle in bundles]
-        has = [node.has.get(kind, 0.0) for node in nodes]
+        needs = [amount_of(bundle, kind) for bundle in bundles]
+        has = [amount_of(node.has, kind) for node in nodes]
         total, available = sum(needs), sum(has)
         if total > available + len(needs) * _STEP:
             raise UserError(
                 f"The run needs {total:g} {kind}s and the cluster has {available:g}: "
                 f"lower {flag}, or add nodes."
             )
-        if max(needs) > max(has, default=0.0):
+        if max(needs) > max(has):
             raise UserError(
                 f"One part of the run needs {max(needs):g} {kind}s and the largest "
                 f"node has {max(has):g}: lower {flag}."
             )
-        most = max(node.has.get(kind, 0.0) for node in nodes if node.can_learn)
+        most = max(amount_of(node.has, kind) for node in nodes if node.can_learn)
         if needs[0] > most:
             raise UserError(
                 f"The learner needs {needs[0]:g} {kind}s, and the largest node with "
@@ -196,7 +196,7 @@ def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> Non
                 "on larger ones."
             )
         if not _fits(nodes, kind, needs):
-            free = sum(node.free.get(kind, 0.0) for node in nodes)
+            free = sum(amount_of(node.free, kind) for node in nodes)
             raise NoRoomError(
                 f"The run needs {total:g} {kind}s, and {free:g} of {available:g} are "
                 "free on nodes with room for its parts",
@@ -208,7 +208,7 @@ def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> Non
 def _fits(nodes: Sequence[ClusterNode], kind: str, needs: Sequence[float]) -> bool:
     """Return whether the learner's need and then equal ones fit on the nodes."""
     learner, *actors = needs
-    free = [node.free.get(kind, 0.0) for node in nodes]
+    free = [amount_of(node.free, kind) for node in nodes]
     if not actors or not actors[0]:
         able = [f for node, f in zip(nodes, free, strict=True) if node.can_learn]
         return learner <= max(able) + _STEP
@@ -240,9 +240,9 @@ def count_fitting(free: Sequence[float], cpus: float) -> int:
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
     """Return the largest share of a core that every env actor can get."""
-    shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
+    shares = {min(1.0, cores / (n + 1)) for cores in free for n in range(n_actors)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)
-        if rounded >= _STEP and count_fitting(free, rounded) >= n_actors:
+        if rounded and count_fitting(free, rounded) >= n_actors:
             return rounded
     return _STEP

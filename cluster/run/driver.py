@@ -94,12 +94,11 @@ class RayDriver:
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
             self._update_priorities(self._shards)
-            before = self._shards.seconds
             fill = self._shards.insert(
                 [rollout.trajectory for rollout in kept],
                 [rollout.envs for rollout in kept],
             )
-            seconds = self._shards.seconds - before
+            seconds = self._shards.seconds
         self._calls.log.count("rollouts older than --policy-lag", len(stale))
         reports = [rollout.report for rollout in kept]
         lags = [newest - report.weights_version for report in reports]

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from xagents_ray.cluster.ray.calls import FailureLog
 from xagents_ray.cluster.run.claims import count_fitting
-from xagents_ray.cluster.run.nodes import Bundle, free_by_node, live_nodes, lost_bundles
+from xagents_ray.cluster.run.nodes import (
+    Bundle,
+    amount_of,
+    free_by_node,
+    live_nodes,
+    lost_bundles,
+)
 from xagents_ray.core.env_shares import EnvShares
 from xagents_ray.core.errors import pluralize
 
@@ -100,10 +106,10 @@ class ElasticClaims:
     def _claim_more(self, now: float) -> None:
         """Claim cores that are free, if the run could use them."""
         wanted = self._n_envs - len(self._all)
-        if self._pending is not None or wanted <= 0:
+        if self._pending is not None or not wanted:
             return
         free, alive = free_by_node(self._ray), live_nodes(self._ray)
-        cores = [free.get(node["NodeID"], {}).get("CPU", 0.0) for node in alive]
+        cores = [amount_of(free.get(node["NodeID"], {}), "CPU") for node in alive]
         if count := min(wanted, count_fitting(cores, self._cpus)):
             self._pending = self._ray.util.placement_group(
                 [{"CPU": self._cpus}] * count,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xagents_ray.cluster.run.nodes import Bundle, ClusterNode
+from xagents_ray.cluster.run.nodes import Bundle, ClusterNode, amount_of, held_amount
 
 _HOLDING = ("CREATED", "PREPARED", "RESCHEDULING")
 """States in which a placement group holds bundles."""
@@ -27,15 +27,14 @@ def describe_holders(
 
     `in_group` says that the nodes are the bundles of this process's placement group.
     """
-    held = sum(node.has.get(kind, 0.0) - node.free.get(kind, 0.0) for node in nodes)
     groups = () if in_group else _groups(ray, kind)
     named = sorted(groups, key=lambda group: -group[1])
     parts = [f"{name} holds {amount:g}" for name, amount in named[:_SHOWN]]
     if more := named[_SHOWN:]:
         amount = sum(amount for _, amount in more)
         parts.append(f"{len(more)} further placement groups hold {amount:g}")
-    rest = held - sum(amount for _, amount in named)
-    own = assigned_resources(ray).get(kind, 0.0)
+    rest = held_amount(nodes, kind) - sum(amount for _, amount in named)
+    own = amount_of(assigned_resources(ray), kind)
     if own and rest > _LEAST:
         parts.append(f"the Ray task or actor that began this run holds {own:g}")
         rest -= own
@@ -48,7 +47,7 @@ def describe_holders(
 def _groups(ray: Any, kind: str) -> Iterator[tuple[str, float]]:
     """Yield the placement groups that hold a resource: a name, and the amount."""
     for row in ray.util.placement_group_table().values():
-        amount = sum(bundle.get(kind, 0.0) for bundle in row["bundles"].values())
+        amount = sum(amount_of(bundle, kind) for bundle in row["bundles"].values())
         if amount and row["state"] in _HOLDING:
             yield row["name"] or "a placement group without a name", amount
 

@@ -22,7 +22,17 @@ class ClusterNode(NamedTuple):
 
     @property
     def free_cpus(self) -> float:
-        return self.free.get("CPU", 0.0)
+        return amount_of(self.free, "CPU")
+
+
+def amount_of(bundle: Bundle, kind: str) -> float:
+    """Return the amount of a resource; Ray names none of which there is nothing."""
+    return bundle.get(kind, 0.0)
+
+
+def held_amount(nodes: Iterable[ClusterNode], kind: str) -> float:
+    """Return the amount of a resource of the nodes that isn't free."""
+    return sum(amount_of(node.has, kind) - amount_of(node.free, kind) for node in nodes)
 
 
 def live_nodes(ray: Any) -> list[Any]:
@@ -68,9 +78,9 @@ def nodes_of_group(ray: Any, group: Any) -> list[ClusterNode]:
         for n, bundle in enumerate(group.bundle_specs)
     ]
     for kind in ("CPU", "GPU"):
-        amounts = [free.get(f"{kind}_group_{node.id}_{name}", 0.0) for node in nodes]
+        amounts = [amount_of(free, f"{kind}_group_{node.id}_{name}") for node in nodes]
         # What was claimed without a bundle's index is missing only in the total.
-        claimed = sum(amounts) - free.get(f"{kind}_group_{name}", 0.0)
+        claimed = sum(amounts) - amount_of(free, f"{kind}_group_{name}")
         for node, amount in zip(nodes, amounts, strict=True):
             node.free[kind] = max(0.0, amount - max(0.0, claimed))
             claimed -= amount

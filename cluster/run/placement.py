@@ -19,7 +19,7 @@ from xagents_ray.cluster.run.elastic import (
     request_cores,
 )
 from xagents_ray.cluster.run.learner_service import LearnerService, learner_group
-from xagents_ray.cluster.run.nodes import live_nodes
+from xagents_ray.cluster.run.nodes import amount_of, live_nodes
 from xagents_ray.cluster.run.replay_service import ReplayService
 from xagents_ray.cluster.run.reservation import group_name, reserve, strategy_within
 from xagents_ray.cluster.run.shard_claims import ShardClaims
@@ -87,7 +87,7 @@ class RunParts:
             for bundle, claim in zip(bundles, actors, strict=True)
         ]
         self._share(claims, self._reserved.cores)
-        self._learner_gpus = learner.get("GPU", 0.0)
+        self._learner_gpus = amount_of(learner, "GPU")
         self.learns_on_gpu = self._learner_gpus > 0
         self._serves = self._run.serves(self.learns_on_gpu, shares_process=False)
         # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.

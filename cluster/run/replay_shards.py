@@ -44,7 +44,7 @@ class ReplayShards:
             that the next one must wait for the learner.
         actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
-        seconds: seconds spent on insertions so far.
+        seconds: seconds that the newest insertion took.
     Raises:
         Broken: a shard can't allocate its memory.
     """
@@ -116,7 +116,7 @@ class ReplayShards:
             for number, call in calls.items()
         ]
         self._log.count("trajectories", len(lost))
-        self.seconds += max(seconds)  # shards work in parallel
+        self.seconds = max(seconds)  # shards work in parallel
         return self.fill
 
     def update(self, updates: Sequence[Any]) -> None:

@@ -25,7 +25,9 @@ from xagents_ray.cluster.run.holders import assigned_resources, describe_holders
 from xagents_ray.cluster.run.nodes import (
     Bundle,
     ClusterNode,
+    amount_of,
     has_memory,
+    held_amount,
     nodes_of,
     nodes_of_group,
 )
@@ -114,7 +116,7 @@ def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
         raise UserError(FIXED_CLAIMS)
     if has_claim:
         bundles = group.bundle_specs
-        cores = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+        cores = sum(amount_of(bundle, "CPU") for bundle in bundles)
         return Reservation(ray, bundles, cores, group, range(len(bundles)))
     try:
         if group is not None:
@@ -122,7 +124,7 @@ def reserve(calls: RayCalls, run: RunSpec, has_claim: bool) -> Reservation:
         return _claim(calls, run)
     except NoRoomError as error:
         own = assigned_resources(ray)
-        if error.kind == "CPU" and own.get("CPU", 0.0) > 0:
+        if error.kind == "CPU" and amount_of(own, "CPU") > 0:
             if follows:
                 raise UserError(FIXED_CLAIMS) from None
             return _on_own_cores(ray, run, own)
@@ -136,17 +138,12 @@ def settled(calls: RayCalls, find: Callable[[], list[ClusterNode]]) -> Nodes:
         Stopped: a shutdown was requested.
     """
     nodes = find()
-    if max(_held(nodes, "CPU"), _held(nodes, "GPU")) < _CONSIDERABLE:
+    if all(held_amount(nodes, kind) < _CONSIDERABLE for kind in ("CPU", "GPU")):
         return nodes
     if calls.shutdown_requested():
         raise Stopped
     time.sleep(_RELEASE_SECONDS)
     return find()
-
-
-def _held(nodes: Nodes, kind: str) -> float:
-    """Return the amount of a resource that isn't free."""
-    return sum(node.has.get(kind, 0.0) - node.free.get(kind, 0.0) for node in nodes)
 
 
 def _within(calls: RayCalls, group: Any, run: RunSpec) -> Reservation:
@@ -159,7 +156,7 @@ def _within(calls: RayCalls, group: Any, run: RunSpec) -> Reservation:
     home = learners_node(nodes, learner)
     free = {int(node.id): node.free_cpus for node in nodes}
     bundles = [int(home.id)]
-    free[bundles[0]] -= learner.get("CPU", 0.0)
+    free[bundles[0]] -= amount_of(learner, "CPU")
     for claim in actors:
         roomiest = max(free, key=free.__getitem__)
         free[roomiest] -= claim["CPU"]
@@ -174,7 +171,7 @@ def _on_own_cores(ray: Any, run: RunSpec, own: Bundle) -> Reservation:
 
     A trial of Ray Tune has no more than that by default.
     """
-    gpus = own.get("GPU", 0.0)
+    gpus = amount_of(own, "GPU")
     here = ClusterNode("here", own, own)
     learner, *actors = run_claims([here], run.config, spared=run.spared_cores)
     check_claims([here], [learner, *actors])
@@ -284,10 +281,10 @@ def _notes(ray: Any, nodes: Nodes, run: RunSpec, learner: Bundle) -> tuple[str, 
     """Return notes on what others held when the run claimed what was free."""
     notes = []
     for kind in ("CPU", "GPU"):
-        if _held(nodes, kind) < _CONSIDERABLE:
+        if held_amount(nodes, kind) < _CONSIDERABLE:
             continue
-        has = sum(node.has.get(kind, 0.0) for node in nodes)
-        free = has - _held(nodes, kind)
+        has = sum(amount_of(node.has, kind) for node in nodes)
+        free = sum(amount_of(node.free, kind) for node in nodes)
         holders = describe_holders(ray, nodes, kind)
         if kind == "CPU":
             notes.append(f"Training on {free:.3g} of {_cores(has)}: {holders}.")

@@ -29,7 +29,7 @@ def projected_targets(
     returns = rewards[:, None] + discounts[:, None] * support
     clipped = tf.clip_by_value(returns, low, high)
     is_outside = tf.abs(returns - clipped) > distance / 2
-    share = tf.reduce_sum(tf.where(is_outside, next_probs, 0.0), axis=-1)
+    share = tf.reduce_sum(tf.where(is_outside, next_probs, 0.0), axis=1)
     # The fraction of each return's probability for each atom: [N, return, atom].
     parts = tf.nn.relu(1 - tf.abs(clipped[:, :, None] - support) / distance)
     return tf.einsum("nr,nra->na", next_probs, parts), share
@@ -37,5 +37,5 @@ def projected_targets(
 
 def logits_of(logits: tf.Tensor, actions: tf.Tensor, atoms: int) -> tf.Tensor:
     """Return the logits of int [N] actions, float32 [N, atoms], of [N, n * atoms]."""
-    each = tf.reshape(logits, [-1, logits.shape[-1] // atoms, atoms])
+    each = tf.reshape(logits, [-1, logits.shape[1] // atoms, atoms])
     return tf.gather(each, actions, axis=1, batch_dims=1)

@@ -102,7 +102,7 @@ def q_targets(
 
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """
-    best = tf.argmax(selection_values, axis=-1)
+    best = tf.argmax(selection_values, axis=1)
     values = tf.gather(target_values, best, batch_dims=1)
     return rewards + discounts * values
 

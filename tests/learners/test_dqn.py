@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from learner_support import make_learner, resumed_states, sampled
 from naive import assert_same
 
@@ -203,6 +204,23 @@ def test_each_update_has_noise_of_its_own(noise: str) -> None:
     three = map_arrays(lambda x: np.repeat(x, 3, axis=0), batch())
     mean = other.update(sampled(three), 1)["loss"]
     assert mean == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_each_pass_of_an_update_has_noise_of_its_own() -> None:
+    """That of the target, of the choice of actions, and of what is learned."""
+    dqn: Any = make(noisy="factorised", double=True).algorithm
+    rows: Any = map_arrays(lambda x: tf.constant(x[0]), batch())
+    seen = []
+
+    def predict(model: Any, own: Any) -> Any:
+        seen.append((model.name, own.numpy().ravel()[0]))
+        return dqn._predicted(model, rows.observations[:, 0], own)
+
+    noise = dqn._noise(16)
+    dqn._take_step(rows, None, noise, before=predict, after=predict)
+    drawn = [each.numpy().ravel()[0] for each in noise]
+    assert seen == [*zip(["q-target", "q", "q"], drawn, strict=True)]
+    assert len(set(drawn)) == 3
 
 
 @pytest.mark.parametrize(

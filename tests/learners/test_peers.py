@@ -32,7 +32,7 @@ class _Clock:
     ("turn_at", "ends_at"),
     [
         (lambda now: 3, 32.0),
-        (lambda now: 4, None),  # no sum: the next phase has not begun
+        (lambda now: 6, None),  # no sum: the next phase has not begun
         (lambda now: 2 * int(now) + 1, None),
         (lambda now: 5 if now < 20 else 7, 51.0),
     ],

@@ -12,7 +12,7 @@ import shared_phases
 import tensorflow as tf
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.learners.math.shares import ALONE, Shares
+from xagents_ray.learners.math.shares import ALONE, Shares, _columns
 
 QUICK = "sac", "trpo"  # of PPO, tests/cluster/run/test_several_learners.py has one
 SLOW = (
@@ -78,22 +78,40 @@ def test_a_phase_ends_for_all_learners() -> None:
 
 def test_outputs_are_those_of_all_rows_and_gradients_of_its_own() -> None:
     """The second of two learners has two of five rows; the first one, three."""
-    model = keras.Sequential([keras.layers.Dense(2), keras.layers.Dense(1)])
+    inputs = keras.Input((3,))
+    hidden = keras.layers.Dense(2)(inputs)
+    heads = keras.layers.Dense(1)(hidden), keras.layers.Dense(2)(hidden)
+    model = keras.Model(inputs, heads)
     x = tf.random.stateless_uniform([5, 3], [1, 2])
-    whole = model(x)
-    placed = tf.concat([whole[:3], tf.zeros([2, 1])], 0)
+    whole = tf.concat(model(x), -1)
+    placed = tf.concat([whole[:3], tf.zeros([2, 3])], 0)
     shares = Shares(1, 2, lambda own: own + tf.pad(placed, [[0, 1], [0, 0]])[None, :5])
     network = shares.network(model, has_memory=False)
     with tf.GradientTape() as tape:
-        outputs = network(x)
+        outputs = tf.concat(network(x), -1)
         loss = tf.reduce_sum(tf.square(outputs))
     np.testing.assert_allclose(outputs, whole, rtol=1e-6)
     own = tape.gradient(loss, network.trainable_variables)
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.square(model(x[3:])))
+        loss = tf.reduce_sum(tf.square(tf.concat(model(x[3:]), -1)))
     expected = tape.gradient(loss, model.trainable_variables)
     for one, other in zip(own, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_penalties_are_whole_and_their_gradients_in_part() -> None:
+    x = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        penalty = shares_with(tf.zeros_like).penalty(2 * x)
+    assert (float(penalty), float(tape.gradient(penalty, x))) == (6, 1)
+
+
+def test_columns_of_time_major_rows() -> None:
+    """Three steps of four environments; noise in a single row is everybody's."""
+    rows = tf.reshape(tf.range(24), [12, 2])
+    own, noise = (_columns(x, [1, 3], tf.constant(4)) for x in (rows, rows[:1]))
+    assert own[:, 0].numpy().tolist() == [2, 6, 10, 14, 18, 22]
+    assert noise.numpy().tolist() == [[0, 1]]
 
 
 def test_gradients_outside_of_the_networks_are_whole_in_each_learner() -> None:

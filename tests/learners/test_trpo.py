@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from learner_support import fresh, make_learner, publish, resumed_states
 from linear import (
     SPECS,
@@ -23,6 +24,7 @@ from xagents_ray.algorithms.trpo import TRPOConfig
 from xagents_ray.commands import cli
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.learners import trpo
 from xagents_ray.learners.learner import Learner
 
 GAMMA, LAM, DAMPING, MAX_KL = 0.9, 0.8, 0.1, 0.01
@@ -179,6 +181,16 @@ def test_the_trust_region_is_about_the_newest_policy(spec: EnvSpec) -> None:
     assert metrics["kl"] == pytest.approx(end.kl_from(start), rel=1e-3)
     assert 0 < metrics["kl"] <= 1.5 * MAX_KL
     assert end.kl_from(behaviour) > 2 * metrics["kl"]
+
+
+def test_penalties_of_the_users_layers_are_part_of_the_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = SPECS["discrete"]
+    free = make(spec).update(fresh(rollout(spec)), 0)["policy_loss"]
+    monkeypatch.setattr(trpo, "regularization_loss", lambda variables: tf.constant(5.0))
+    loss = make(spec).update(fresh(rollout(spec)), 0)["policy_loss"]
+    assert loss == pytest.approx(free + 5, rel=1e-5)
 
 
 @EVERY

@@ -83,6 +83,26 @@ def test_an_error_that_is_not_finite_changes_nothing() -> None:
     np.testing.assert_array_equal(priorities.rows, before)
 
 
+class Rounded(np.random.Generator):
+    """Draws what it is told to, up to 1, as sums of fractions are rounded to."""
+
+    def __init__(self, *drawn: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.left = [*drawn]
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        return np.full(size, self.left.pop(0))
+
+
+def test_a_row_without_priority_is_drawn_again_until_it_has_one() -> None:
+    """The fraction 1 belongs to the last row, which has none here."""
+    priorities = Priorities(1, 3, 1.0)
+    priorities.update(np.arange(2), np.float32([1, 1]))
+    rng = Rounded(1.0, 1.0, 1.0, 0.75, 0.25)
+    assert priorities.draw(1, 1, rng).tolist() == [1]
+    assert rng.left == [0.25]
+
+
 class Stream:
     """One trajectory after another of B environments, each step's reward its number.
 

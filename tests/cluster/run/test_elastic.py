@@ -217,13 +217,23 @@ def test_a_claim_that_others_were_faster_to_make_is_withdrawn(
     with monkeypatch.context() as patch:
         patch.setattr(Group, "place", lambda group: False)
         changing.add("1")
-        assert run.after(34) == 0
+        assert run.after(38) == 0  # asked after 5 s, last looked at after 35
+        assert [group.state for group in changing.groups] == ["CREATED", "PENDING"]
         changing.hold(1, CPU=2)
         assert run.after(20) == 0
         assert [group.state for group in changing.groups] == ["CREATED", "REMOVED"]
     changing.hold(1, CPU=-2)
     assert run.after(20) == 1
     assert run.shares == "4 × 2"
+
+
+def test_a_node_without_a_free_core_is_left_alone(changing: _Cluster) -> None:
+    """Ray does not name what is used up."""
+    run = _Parts(changing)
+    changing.add("1")
+    changing.free["1"].clear()
+    assert run.after(60) == 0
+    assert len(changing.groups) == 1
 
 
 def test_the_autoscaler_is_told_what_the_run_could_use(

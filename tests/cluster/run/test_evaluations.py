@@ -163,14 +163,25 @@ def test_one_that_fails_costs_no_other(
     ]
 
 
+@pytest.mark.parametrize(("seconds", "late"), [(6_000.0, 0), (12_000.0, 1)])
 def test_a_slow_one_is_given_ten_times_the_longest(
-    ray: FakeRay, log: FailureLog, run: RunSpec
+    ray: FakeRay, log: FailureLog, run: RunSpec, seconds: float, late: int
 ) -> None:
-    beside = evaluations(ray, log, run, 1_000.0, 6_000.0, 1.0)
+    beside = evaluations(ray, log, run, 1_000.0, seconds, 1.0)
     for step in range(3):
         beside.begin(step, "weights", 0)
     assert [each.step for each in _all(ray, beside)] == [0, 1, 2]
-    assert not log.counts
+    assert log.counts["evaluations"] == late
+
+
+def test_the_end_of_a_run_gives_up_one_that_hangs(
+    ray: FakeRay, log: FailureLog, run: RunSpec
+) -> None:
+    beside, before = evaluations(ray, log, run, NEVER), ray.now
+    beside.begin(0, "weights", 0)
+    ray.sleep(600)
+    assert beside.ended(is_last=True) == [FailedEvaluation(0)]
+    assert ray.now - before == pytest.approx(1_800, abs=0.5)
 
 
 def test_one_has_half_an_hour(ray: FakeRay, log: FailureLog, run: RunSpec) -> None:

@@ -123,6 +123,8 @@ def test_an_insertion_ends_what_was_drawn(ray: FakeRay) -> None:
     [
         (64, 1.25, 0),  # 80 MB
         (65, 1.3, 16),
+        (65, 2.097152, 16),  # 32 MiB in a chunk
+        (65, 2.098, 4),
         (4_000, 1.2, 16),
         (10_000, 0.01, 1_024),
         (5, 30, 4),
@@ -132,6 +134,16 @@ def test_an_insertion_ends_what_was_drawn(ray: FakeRay) -> None:
 )
 def test_sizes_of_chunks(batches: int, megabytes: float, size: int) -> None:
     assert chunk_size(batches, int(megabytes * 10**6)) == size
+
+
+def test_a_shard_has_two_minutes_for_a_chunk(ray: FakeRay, fetch: Any) -> None:
+    (shard,) = _shards(ray, 1)
+    receipt: Receipt = ray.get(shard.draw.remote(shard, 12, 4, 2))
+    shard.hanging.add("fetch")
+    chunks, before = pull([receipt], 4, [1]), ray.now
+    with pytest.raises(real_ray.exceptions.GetTimeoutError):
+        next(chunks.parts)
+    assert ray.now - before == 120
 
 
 def test_a_failed_shard_ends_the_feed(ray: FakeRay, fetch: Any) -> None:

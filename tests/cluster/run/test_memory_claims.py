@@ -133,25 +133,33 @@ def test_a_full_node_starts_the_run_without_claims(parts_on: Any) -> None:
     assert len(ray.groups) == 1
 
 
+@pytest.mark.parametrize(
+    ("beaten_at", "notes", "states"),
+    [
+        # Memory that only the learner found taken, then that of the shards.
+        ("", 2, ["REMOVED", "CREATED"]),
+        (": memory", 1, ["CREATED", "REMOVED"]),
+    ],
+)
 def test_a_run_does_not_wait_for_memory_that_another_took_first(
-    parts_on: Any,
+    parts_on: Any, beaten_at: str, notes: int, states: list[str]
 ) -> None:
     """The other's claim is granted after this run has looked up what is free."""
     ray, run = FakeCluster({"CPU": 4, "memory": 2 * GIB}), run_of()
     made = ray.util.placement_group
 
-    def beaten(bundles: Any, **options: Any) -> Group:
-        ray.hold(memory=ray.free["0"]["memory"])
-        group: Group = made(bundles, **options)
+    def beaten(bundles: Any, name: str, **options: Any) -> Group:
+        if name.endswith(beaten_at):
+            ray.hold(memory=ray.free["0"]["memory"])
+        group: Group = made(bundles, name=name, **options)
         return group
 
     ray.util.placement_group = beaten
     parts = parts_on(ray, run)
-    assert len(parts.notes) == 2
+    assert len(parts.notes) == notes
+    assert "The replay needs" in parts.notes[-1] and "had 0 GiB" in parts.notes[-1]
     assert ray.now - 1_000 == 2
-    # Memory that only the learner found taken, then that of the shards.
-    states = [group.state for group in ray.groups]
-    assert states == ["REMOVED", "CREATED"]
+    assert [group.state for group in ray.groups] == states
 
 
 def test_a_shard_is_placed_on_its_claim_while_the_node_lives(parts_on: Any) -> None:

@@ -118,8 +118,8 @@ def test_each_of_several_learners_has_a_gpu_and_a_core(
     assert run_claims(nodes, config(n_learners=2, **flags))[0] == claim
 
 
-@pytest.mark.parametrize(("gpus", "share"), [(1, 1.0), (2, 1 / 4)])
-def test_learners_without_enough_gpus_are_refused(gpus: int, share: float) -> None:
+@pytest.mark.parametrize(("gpus", "share"), [(1, 1.0), (2, 1 / 4), (1e-4, 1.0)])
+def test_learners_without_enough_gpus_are_refused(gpus: float, share: float) -> None:
     """Two on parts of one GPU could not sum."""
     with pytest.raises(NoRoomError) as error:
         run_claims(cluster(8, gpus=gpus), config(n_learners=2), share)
@@ -157,8 +157,22 @@ def test_what_is_not_there_is_refused(flags: dict[str, Any], said: str) -> None:
 def test_a_tenth_of_a_core_is_enough() -> None:
     assert len(run_claims(cluster(0.1), config())) > 1
     assert len(run_claims(cluster(0.1), config(), 1 / 2)) > 1
+    # The least that Ray can count, for the learner and for an env actor.
+    assert run_claims(cluster(0.1), config(), 1 / 500) == [{"CPU": 0.0001}] * 2
     with pytest.raises(NoRoomError, match="No core is free for an env actor"):
         run_claims(cluster(0.0999), config())
+
+
+@pytest.mark.parametrize("actors", [[], [{"CPU": 1.0}]])
+def test_the_learner_may_exceed_its_node_by_what_ray_counts(
+    actors: list[dict[str, float]],
+) -> None:
+    """Claims are rounded, and so is what is free."""
+    nodes = cluster(1, 1, learns=0)
+    nodes[0].free["CPU"] = 0.0
+    check_claims(nodes, [{"CPU": 0.0001}, *actors])
+    with pytest.raises(NoRoomError):
+        check_claims(nodes, [{"CPU": 0.0002}, *actors])
 
 
 def test_an_env_actor_gets_a_core_at_most() -> None:

@@ -151,6 +151,14 @@ def test_a_gpu_of_others_leaves_the_learner_on_cores(reserve: Any) -> None:
     )
 
 
+def test_a_gpu_of_others_is_not_named_where_another_is_free(reserve: Any) -> None:
+    ray = FakeCluster({"CPU": 8, "GPU": 2})
+    ray.hold(GPU=1)
+    reserved = reserve(ray)
+    assert reserved.claims[0]["GPU"] == 1
+    assert reserved.notes == ()
+
+
 def test_what_a_run_held_that_has_just_ended_is_free(reserve: Any) -> None:
     """Ray shows it half a second late; seeded runs must have the same actors."""
     ray = FakeCluster({"CPU": 4})
@@ -160,12 +168,25 @@ def test_what_a_run_held_that_has_just_ended_is_free(reserve: Any) -> None:
     assert (reserved.cores, reserved.notes) == (4, ())
 
 
-@pytest.mark.parametrize(("held", "waits"), [(0.09375, False), (0.125, True)])
+@pytest.mark.parametrize(
+    ("held", "limit", "waits"),
+    [
+        (0.09375, 0.1, False),
+        (0.11, 0.1, True),
+        (0.09375, 0.125, False),
+        (0.125, 0.125, True),
+    ],
+)
 def test_little_that_others_hold_is_not_waited_for(
-    reserve: Any, monkeypatch: pytest.MonkeyPatch, held: float, waits: bool
+    reserve: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    held: float,
+    limit: float,
+    waits: bool,
 ) -> None:
-    """An amount of exactly the limit is waited for."""
-    monkeypatch.setattr(reservation, "_CONSIDERABLE", 0.125)
+    """An amount of exactly the limit is waited for; the limit is 0.1."""
+    if limit != 0.1:
+        monkeypatch.setattr(reservation, "_CONSIDERABLE", limit)
     ray = FakeCluster({"CPU": 4})
     ray.hold(CPU=held)
     reserved = reserve(ray)
@@ -296,6 +317,7 @@ def test_a_signal_withdraws_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Stopped):
         reservation.reserve(calls, run_of(), False)
     assert [group.state for group in ray.groups] == ["REMOVED"]
+    assert ray.now == 1_001  # Ray is asked for a second at a time
 
 
 def test_a_claim_is_withdrawn_where_the_parts_of_a_run_cannot_be_prepared(

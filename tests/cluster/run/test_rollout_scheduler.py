@@ -433,8 +433,9 @@ def test_giving_an_actor_up_ends_the_one_that_returns_to_its_claim(
     returning, claims.lost = _actor(ray, NEVER), []
     for _ in range(20):
         started.round()
-    assert started.pool.slots[1].returning is returning
-    slot = started.pool.slots[1]
+    slot, before = started.pool.slots[1], ray.now
+    assert slot.returning is returning
+    assert started.pool.takes_requests(slot) and ray.now == before
     slot.failures = 1
     elsewhere.die()
     for _ in range(10):
@@ -721,6 +722,35 @@ def test_an_actor_whose_version_stands_still_is_reported_once(
     assert f"others are at {first + behind};" in warning
 
 
+def test_an_actor_that_is_slow_for_less_than_half_a_minute_is_not_reported(
+    ray: FakeRay,
+) -> None:
+    def make(number: int, _: int) -> FakeActor:
+        return _actor(ray, roll=lambda _: (25.0 if number else 1.0, 0))
+
+    started = _Started(ray, make, 2, asynchronous=True, policy_lag=1)
+    for version in range(100):
+        started.weights = [Ref(version)]
+        started.fleet.newest(1, 0)
+    assert not started.log.warnings
+
+
+def test_rollouts_that_are_not_taken_yet_count_as_ahead(ray: FakeRay) -> None:
+    """One actor has finished three when the other one has finished its first."""
+
+    def make(number: int, _: int) -> FakeActor:
+        return _actor(ray, roll=lambda _: (1.0 + 9.0 * number, 0))
+
+    started = _Started(ray, make, 2, policy_lag=2)
+    started.fleet.launch(Ref(1), 0)
+    taken = started.fleet.round()
+    assert {rollout.envs for rollout in taken} == {range(4), range(4, 8)}
+    started.fleet.launch(Ref(2), 0)
+    assert started.asked == 8
+    started.fleet.end()
+    assert started.log.counts == {"rollouts": 6}
+
+
 def test_a_signal_ends_a_round(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     started = _Started(ray, lambda *_: _actor(ray, roll=lambda _: (NEVER, 0)), 1)
@@ -753,7 +783,7 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
     shown = "".join(traceback.format_exception(raised.value))
     assert shown.index("mine.py") < shown.index("No env actor is left")
     (given_up,) = [s for s in started.log.warnings if "given up" in s]
-    assert "4 times without a finished episode in between" in given_up
+    assert "4 times without a finished episode" in given_up
 
 
 def test_one_that_always_dies_is_given_up_and_the_others_continue(
@@ -802,12 +832,18 @@ def test_an_error_is_known_by_its_kind_and_the_line_that_raised_it() -> None:
         "mine.py, line 8 (RuntimeError)",
         "mine.py, line 7 (ValueError)",
     ]
+    # A worker that the kernel ended has no traceback.
+    assert (
+        error_line("The actor died.\nThe node has no memory.")
+        == "The node has no memory."
+    )
 
 
 def test_rollouts_without_room_are_requested_again_after_a_pause(ray: FakeRay) -> None:
     """The actors, whose fault it is not, stay as they are."""
     started = _Started(ray, lambda *_: _actor(ray), 2)
     started.weights = [full(), full(), Ref(1)]
+    assert started.fleet.versions == [0, 0]
     started.fleet.launch(full(), 0)
     assert len(started.fleet.round()) == 2
     assert started.asked == 6
