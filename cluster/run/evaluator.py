@@ -48,7 +48,7 @@ class Evaluations:
         self.actor: Any = None
         # Each one has its weights and a candidate for the best state in the store.
         self._most_waiting = max(2, _WAITING_BYTES // sum(weights_bytes(run)))
-        self._longest = 0.0
+        self._limit = _LIMIT_SECONDS
         self._current: _Evaluation | None = None
         self._waiting: deque[_Waiting] = deque()
         self._ended: list[Evaluated | FailedEvaluation] = []
@@ -106,7 +106,7 @@ class Evaluations:
         step, weights, longest = self._waiting.popleft()
         seed, began = self._run.evaluation_seed, time.monotonic()
         episodes = self.actor.evaluate.remote(weights, count, seed, limit, longest)
-        until = began + max(_LIMIT_SECONDS, 10 * self._longest)
+        until = began + self._limit
         self._current = _Evaluation(step, episodes, began, until)
 
     def _finish(self, evaluation: _Evaluation, limit: float) -> None:
@@ -125,7 +125,8 @@ class Evaluations:
         else:
             self._log.printed.add(printed)
             self._ended.append(Evaluated.of(evaluation.step, episodes))
-            self._longest = max(self._longest, time.monotonic() - evaluation.began)
+            seconds = time.monotonic() - evaluation.began
+            self._limit = max(self._limit, 10 * seconds)
         self._current = None
         self._begin_next()
 

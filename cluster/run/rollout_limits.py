@@ -29,7 +29,7 @@ class RolloutLimits:
     def __init__(self, calls: RayCalls, timeout: float | None) -> None:
         self._calls, self._timeout = calls, timeout
         self._seconds: deque[float] = deque(maxlen=100)  # of the newest rollouts
-        self._longest = 0.0
+        self._least = _TIMEOUT
         # Calls whose weights were not ready yet, by the reference to these.
         self._waiting = defaultdict[Any, list[tuple[RolloutCall, ActorSlot]]](list)
         self._first: _Running = OrderedDict()  # of their actors
@@ -50,7 +50,7 @@ class RolloutLimits:
         if call.began is not None:  # an actor behind a slow network doesn't hang
             seconds = max(seconds, time.monotonic() - call.began)
         self._seconds.append(seconds)
-        self._longest = max(self._longest, seconds)
+        self._least = max(self._least, _LONGEST * seconds)
 
     def late(self) -> Iterator[tuple[ActorSlot, float]]:
         """Yield the slots whose rollouts exceed their limits, which are forgotten.
@@ -83,4 +83,4 @@ class RolloutLimits:
         if self._timeout is not None:
             return self._timeout
         median = statistics.median(self._seconds or [_TIMEOUT])
-        return max(_TIMEOUT, _LONGEST * self._longest, _MEDIANS * median)
+        return max(self._least, _MEDIANS * median)

@@ -294,3 +294,7 @@ def test_flags_of_ppo_are_refused(flag: str, capsys: Any) -> None:
     assert error.count("\n") == error.count(".") == 1
     assert cli.run(["train", "trpo", "--help-all"]) == 0
     assert flag not in capsys.readouterr().out
+
+
+def test_weights_say_that_actions_are_scaled() -> None:
+    assert publish(make(SPECS["continuous"])).arrays["action_scaling"] == 1

@@ -30,7 +30,7 @@ class Priorities:
 
     def __init__(self, n_envs: int, length: int, alpha: float) -> None:
         self._alpha, count = alpha, n_envs * length
-        halvings = max(0, math.ceil(math.log2(count / _TOP)))
+        halvings = math.ceil(math.log2(max(count, _TOP) / _TOP))
         top = -(-count >> halvings)
         # The rows come first; each further level has the pairwise sums of the last one.
         self._levels = [np.zeros(top << n) for n in range(halvings, -1, -1)]
