@@ -26,12 +26,12 @@ class ClusterNode(NamedTuple):
 
 
 def amount_of(bundle: Bundle, kind: str) -> float:
-    """Return the amount of a resource; Ray names none of which there is nothing."""
+    """Return the amount of a resource; 0 if Ray does not list it."""
     return bundle.get(kind, 0.0)
 
 
 def held_amount(nodes: Iterable[ClusterNode], kind: str) -> float:
-    """Return the amount of a resource of the nodes that isn't free."""
+    """Return how much of a resource is claimed on the nodes."""
     return sum(amount_of(node.has, kind) - amount_of(node.free, kind) for node in nodes)
 
 

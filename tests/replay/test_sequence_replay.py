@@ -68,6 +68,8 @@ def test_sequences_are_drawn_by_their_errors() -> None:
         replay.insert(rollout(number, 2))
     rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     assert replay.update(rows, np.array([0, 0, 0, 8], np.float32)) == 0
+    # Those of a replay that this one has replaced may be newer than all of its own.
+    assert replay.update(np.array([[0, 2]]), np.array([9.0], np.float32)) == 1
     drawn = replay.sample(1, 40)
     assert drawn.rows is not None and drawn.priorities is not None
     assert (drawn.rows == [1, 1]).all()
