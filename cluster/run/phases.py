@@ -1,7 +1,7 @@
 """Learning phases and their data, as Ray references."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import RayCalls
@@ -51,7 +51,7 @@ class RequestedPhase:
     env_steps: int  # env steps of the run after the data was collected
     statistics: Statistics  # of the steps since the previous phase
     takes_errors: bool = False  # whether the replay samples in proportion to errors
-    number: int = 0  # from 1, in the order of the requests
+    number: int = field(init=False)  # from 1, in the order of the requests
     # References to the data; empty if all of it was lost and nothing is learned.
     references: Sequence[Any] = ()
     # References to the fields of its PhaseOutputs.

@@ -10,6 +10,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.own_ray import object_store_size
 from xagents_ray.cluster.run.feed import bytes_in_flight
+from xagents_ray.cluster.run.nodes import amount_of
 from xagents_ray.cluster.run.shard_pieces import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.env_shares import best_actor_count
 from xagents_ray.core.process import available_cores
@@ -62,7 +63,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
     session = connection.current_session()
 
     def total(resources: dict[str, Any], name: str) -> int:
-        return int(resources.get(name, 0))
+        return int(amount_of(resources, name))
 
     return ClusterFacts(
         nodes=len(nodes),

@@ -35,18 +35,18 @@ class Categorical:
     def entropy(self) -> tf.Tensor:
         """Return float32 [N] entropies, in nats."""
         log_probs = tf.nn.log_softmax(self.logits)
-        return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=1)
+        return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def kl(self, other: "Distribution") -> tf.Tensor:
         """Return float32 [N] KL(self ‖ other), in nats; both are of the same class."""
         assert isinstance(other, Categorical)
         log_probs = tf.nn.log_softmax(self.logits)
         log_ratios = log_probs - tf.nn.log_softmax(other.logits)
-        return tf.reduce_sum(tf.exp(log_probs) * log_ratios, axis=1)
+        return tf.reduce_sum(tf.exp(log_probs) * log_ratios, axis=-1)
 
     def mode(self) -> tf.Tensor:
         """Return int32 [N], the most probable actions."""
-        return tf.argmax(self.logits, axis=1, output_type=tf.int32)
+        return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
         """Return int32 [N] actions, determined by the seed, int [2]."""
@@ -75,7 +75,7 @@ class MultiCategorical:
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         """Return float32 [N] log-probabilities of int32 [N, P] actions."""
-        columns = tf.unstack(actions, len(self.sizes), axis=1)
+        columns = tf.unstack(actions, len(self.sizes), axis=-1)
         pairs = zip(self._parts, columns, strict=True)
         return tf.add_n([part.log_prob(column) for part, column in pairs])
 
@@ -105,7 +105,7 @@ class MultiCategorical:
 
     @property
     def _parts(self) -> list[Categorical]:
-        return [Categorical(x) for x in tf.split(self.logits, self.sizes, axis=1)]
+        return [Categorical(x) for x in tf.split(self.logits, self.sizes, axis=-1)]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Gaussian:
         """Return float32 [N] log-densities of float32 [N, A] actions."""
         scaled = (actions - self.means) * tf.exp(-self.log_std)
         constant = self.log_std + 0.5 * math.log(2 * math.pi)
-        return -tf.reduce_sum(0.5 * tf.square(scaled) + constant, axis=1)
+        return -tf.reduce_sum(0.5 * tf.square(scaled) + constant, axis=-1)
 
     def entropy(self) -> tf.Tensor:
         """Return float32 [N] entropies, in nats; [] if all rows share log_std."""
@@ -141,7 +141,7 @@ class Gaussian:
         assert isinstance(other, Gaussian)
         narrower = 2 * (self.log_std - other.log_std)
         moved = tf.square((self.means - other.means) * tf.exp(-other.log_std))
-        return 0.5 * tf.reduce_sum(tf.exp(narrower) - narrower - 1 + moved, axis=1)
+        return 0.5 * tf.reduce_sum(tf.exp(narrower) - narrower - 1 + moved, axis=-1)
 
     def mode(self) -> tf.Tensor:
         """Return float32 [N, A], the means."""
@@ -188,7 +188,7 @@ class SquashedGaussian:
         normal = 0.5 * tf.square(noise) + self.log_stds + 0.5 * math.log(2 * math.pi)
         # a stable log(1 - tanh(x)^2), which would be log(0) for a large x
         slope = 2 * (math.log(2) - drawn - tf.nn.softplus(-2 * drawn))
-        return tf.tanh(drawn), -tf.reduce_sum(normal + slope, axis=1)
+        return tf.tanh(drawn), -tf.reduce_sum(normal + slope, axis=-1)
 
     def mode(self) -> tf.Tensor:
         """Return float32 [N, A], the tanh of the means."""

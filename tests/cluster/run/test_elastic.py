@@ -185,7 +185,8 @@ def test_a_learner_learns_on_what_is_free_of_a_gpu(gpus: float) -> None:
 
 @pytest.mark.usefixtures("changing")
 def test_half_a_core_is_for_one_env_actor() -> None:
-    assert _Parts(_Cluster({"CPU": 0.5})).shares == "1 × 8"
+    run = _Parts(_Cluster({"CPU": 0.5}))
+    assert (run.shares, run.parts._threads) == ("1 × 8", 1)
 
 
 def test_flapping_nodes_change_the_shares_twice_a_minute_at_most(

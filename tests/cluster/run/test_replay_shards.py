@@ -368,6 +368,20 @@ def test_asking_for_the_fill_replaces_one_that_died_between_rounds(
     assert "trajectories" not in shards.log.counts
 
 
+def test_a_replaced_one_is_empty(ray: FakeRay) -> None:
+    shards = _filled(ray)
+    held, before = shards._fills[1].size, shards.fill.size
+    assert 0 < held < before
+    shards.replace(1)
+    assert shards.fill.size == before - held
+
+
+def test_empty_ones_are_asked_for_no_trajectories(ray: FakeRay) -> None:
+    shards = _Shards(ray, _run())
+    shards._draws_trajectories = True
+    assert shards.sample(1, 4, np.random.default_rng(1)) == {}
+
+
 def test_a_trajectory_without_room_is_left_out_after_a_pause(ray: FakeRay) -> None:
     shards = _filled(ray)
     before = shards.fill.size

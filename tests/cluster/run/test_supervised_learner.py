@@ -831,8 +831,9 @@ def test_a_start_has_ten_minutes_on_its_node(ray: FakeRay) -> None:
 def test_a_start_has_the_learner_timeout_to_be_placed(ray: FakeRay) -> None:
     start = LearnerStart(RayCalls(ray, Signals()), 1_800)
     start.begin(FakeActor(ray, _Service(), NEVER))
-    ray.now += 1_800
+    ray.now = limit = ray.now + 1_800
     start.check()
+    assert ray.now == limit
     ray.now += 0.001
     with pytest.raises(Broken, match="Ray has placed no new learner within 1800 s"):
         start.check()
