@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import tensorflow as tf
-
 from xagents_ray.algorithms.a3c import A3CConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import AlgorithmOutputs
@@ -23,4 +21,4 @@ class A3C:
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each batch of trajectories."""
-        return self._parts.learn(data, phase, first_version=tf.int64.min)
+        return self._parts.learn(data, phase, first_version=0)
