@@ -38,23 +38,23 @@ class Replicas:
         self._meeting = threading.Barrier(size)
         self._parts: list[Any] = [None] * size
         shares = [Shares(rank, size, self._total(rank)) for rank in range(size)]
-        self._first, *_ = self.learners = [make(each) for each in shares]
+        self.learners = [make(each) for each in shares]
         self.state = _States([each.state for each in self.learners])
         self._threads = ThreadPoolExecutor(size, "replica")
 
     @property
     def version(self) -> int:
         """Version of the newest published weights."""
-        return self._first.version
+        return self.learners[0].version
 
     @property
     def server(self) -> InferenceServer | None:
         """Computes the acting network for env actors; None if they do."""
-        return self._first.server
+        return self.learners[0].server
 
     def serve(self, slots: Sequence[tuple[int, int]], n_newest: int) -> None:
         """Compute the acting network for env actors; see `Learner.serve`."""
-        self._first.serve(slots, n_newest)
+        self.learners[0].serve(slots, n_newest)
 
     def learn(
         self, batch: PhaseBatch, env_steps: int, statistics: Statistics, version: int

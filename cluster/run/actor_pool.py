@@ -175,12 +175,12 @@ class ActorPool:
         slot.calls.clear()
         if trace:
             self._report_trace(slot, trace)
-        place = max(slot.errors, key=slot.errors.__getitem__, default="")
+        ((place, count),) = slot.errors.most_common(1) or [("", 0)]
         if slot.failures > self._max_restarts:
             self._give_up(slot, f"{what}, {pluralize(slot.failures, 'time')} in a row")
-        elif slot.errors[place] > self._max_restarts:
-            times = f"at {place}, {pluralize(slot.errors[place], 'time')}"
-            self._give_up(slot, f"{what} {times} without a finished episode")
+        elif count > self._max_restarts:
+            times = f"{pluralize(count, 'time')} without a finished episode in between"
+            self._give_up(slot, f"{what} at {place}, {times}")
         else:
             self._log.warn(f"Env actor {slot.number} {what}; it is replaced")
             self._replace(slot)

@@ -136,9 +136,9 @@ def claim_with_memory(
         learner: the learner's claim.
         nbytes: size of the memory that it needs.
     """
-    free = learners_node(nodes, learner).free.get("memory") or 0.0
+    free = amount_of(learners_node(nodes, learner).free, "memory")
     amount = min(nbytes, int(free))
-    return {**learner, "memory": amount} if amount else learner
+    return {**learner, "memory": amount} if amount > 0 else learner
 
 
 def memory_claims(nodes: Sequence[ClusterNode], needs: Sequence[int]) -> list[int]:
@@ -147,7 +147,7 @@ def memory_claims(nodes: Sequence[ClusterNode], needs: Sequence[int]) -> list[in
     Each gets what it needs from the node with the most free memory, or what is free
     there if that is less; what runs on such a node today must not be refused.
     """
-    free = [int(node.free.get("memory") or 0) for node in nodes]
+    free = [int(amount_of(node.free, "memory")) for node in nodes]
     claims = []
     for need in needs:
         most = max(range(len(free)), key=free.__getitem__)
@@ -240,9 +240,9 @@ def count_fitting(free: Sequence[float], cpus: float) -> int:
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
     """Return the largest share of a core that every env actor can get."""
-    shares = {min(1.0, cores / (n + 1)) for cores in free for n in range(n_actors)}
+    shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)
-        if rounded and count_fitting(free, rounded) >= n_actors:
+        if rounded >= _STEP and count_fitting(free, rounded) >= n_actors:
             return rounded
     return _STEP

@@ -106,7 +106,7 @@ class ElasticClaims:
     def _claim_more(self, now: float) -> None:
         """Claim cores that are free, if the run could use them."""
         wanted = self._n_envs - len(self._all)
-        if self._pending is not None or not wanted:
+        if self._pending is not None or wanted <= 0:
             return
         free, alive = free_by_node(self._ray), live_nodes(self._ray)
         cores = [amount_of(free.get(node["NodeID"], {}), "CPU") for node in alive]

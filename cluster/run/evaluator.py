@@ -48,7 +48,7 @@ class Evaluations:
         self.actor: Any = None
         # Each one has its weights and a candidate for the best state in the store.
         self._most_waiting = max(2, _WAITING_BYTES // sum(weights_bytes(run)))
-        self._limit = _LIMIT_SECONDS
+        self._limit = _LIMIT_SECONDS  # for one evaluation
         self._current: _Evaluation | None = None
         self._waiting: deque[_Waiting] = deque()
         self._ended: list[Evaluated | FailedEvaluation] = []

@@ -203,7 +203,7 @@ def _claim(calls: RayCalls, run: RunSpec) -> Reservation:
         needed = learner_bytes(run) if has_memory(nodes) else 0
         needed *= run.config.placement.n_learners
         learner = claim_with_memory(nodes, bundles[0], needed)
-        if (claimed := learner.get("memory") or 0) < needed:
+        if (claimed := amount_of(learner, "memory")) < needed:
             notes = (*notes, unclaimed("learner", needed, claimed))
         if seconds == _FIRST_TRY_SECONDS:
             # Only once: no run may wait for memory that it could do without.

@@ -29,7 +29,7 @@ class RolloutLimits:
     def __init__(self, calls: RayCalls, timeout: float | None) -> None:
         self._calls, self._timeout = calls, timeout
         self._seconds: deque[float] = deque(maxlen=100)  # of the newest rollouts
-        self._least = _TIMEOUT
+        self._least = _TIMEOUT  # limit for any rollout
         # Calls whose weights were not ready yet, by the reference to these.
         self._waiting = defaultdict[Any, list[tuple[RolloutCall, ActorSlot]]](list)
         self._first: _Running = OrderedDict()  # of their actors

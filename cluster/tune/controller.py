@@ -24,7 +24,7 @@ from xagents_ray.cluster.run.claims import (
     run_claims,
     single_claim,
 )
-from xagents_ray.cluster.run.nodes import Bundle, nodes_of
+from xagents_ray.cluster.run.nodes import Bundle, amount_of, nodes_of
 from xagents_ray.cluster.run.reservation import FIXED_CLAIMS, settled, with_holders
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
@@ -164,7 +164,7 @@ class SweepController(tune.Callback, tune.Stopper):
             before = self._free.get(node.id, {})
             kinds = {**before, **node.free}
             self._free[node.id] = {
-                kind: max(before.get(kind, 0.0), node.free.get(kind, 0.0))
+                kind: max(amount_of(before, kind), amount_of(node.free, kind))
                 for kind in kinds
             }
 

@@ -19,6 +19,7 @@ from typing import Any
 from ray import tune
 
 from xagents_ray.cluster.run import driver
+from xagents_ray.cluster.run.nodes import amount_of
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Child, Job, Outcome, Report, Supervisor, outcome_of
 from xagents_ray.run.driver import StartDriver
@@ -112,7 +113,7 @@ class Trial(tune.Trainable):
         if not is_local:
             settings = {**settings, "worker_env": (*variables,) or None}
             start = functools.partial(driver.start_ray_driver, has_claim=True)
-        cores = sum(claim.get("CPU", 0.0) for claim in config["claims"])
+        cores = sum(amount_of(claim, "CPU") for claim in config["claims"])
         job = Job(
             "xagents_ray.tuning.trial_training:train_trial",
             arguments=(

@@ -171,8 +171,8 @@ def test_what_a_run_held_that_has_just_ended_is_free(reserve: Any) -> None:
 @pytest.mark.parametrize(
     ("held", "limit", "waits"),
     [
-        (0.09375, 0.1, False),
-        (0.11, 0.1, True),
+        (0.09375, None, False),  # of 0.1
+        (0.11, None, True),
         (0.09375, 0.125, False),
         (0.125, 0.125, True),
     ],
@@ -181,11 +181,11 @@ def test_little_that_others_hold_is_not_waited_for(
     reserve: Any,
     monkeypatch: pytest.MonkeyPatch,
     held: float,
-    limit: float,
+    limit: float | None,
     waits: bool,
 ) -> None:
-    """An amount of exactly the limit is waited for; the limit is 0.1."""
-    if limit != 0.1:
+    """An amount of exactly the limit is waited for."""
+    if limit is not None:
         monkeypatch.setattr(reservation, "_CONSIDERABLE", limit)
     ray = FakeCluster({"CPU": 4})
     ray.hold(CPU=held)

@@ -783,7 +783,7 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
     shown = "".join(traceback.format_exception(raised.value))
     assert shown.index("mine.py") < shown.index("No env actor is left")
     (given_up,) = [s for s in started.log.warnings if "given up" in s]
-    assert "4 times without a finished episode" in given_up
+    assert "4 times without a finished episode in between" in given_up
 
 
 def test_one_that_always_dies_is_given_up_and_the_others_continue(
