@@ -30,7 +30,9 @@ class Mutant(NamedTuple):
     Attributes:
         file: path within the checkout.
         lines: lines whose tests may notice the change: those of the statement without
-            its body, or those that use a constant of the module.
+            its body, of the whole function if it is in the header, or those that use a
+            constant of the module. Empty if it runs at import, for which the test that
+            happens to import the file first would be the only one.
         start: byte offset of the change.
         old: original text.
         new: replacement text.
@@ -63,20 +65,22 @@ class _Visitor(ast.NodeVisitor):
     def __init__(self, file: str, source: bytes) -> None:
         self.found: list[Mutant] = []
         self._uses: dict[int, tuple[int, ...]] = {}
+        self._inner = set[int]()
         self._file, self._source = file, source
         lines = source.splitlines(keepends=True)
         self._starts = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
         self._lines: tuple[int, ...] = ()
 
     def visit_Module(self, node: ast.Module) -> None:
-        """Find the lines of functions that use the constants of the module."""
+        """Find the lines of functions, and those that use constants of the module."""
         functions = [x for x in ast.walk(node) if isinstance(x, ast.FunctionDef)]
+        self._inner = {line for each in functions for line in _body(each)}
         names = [x for each in functions for x in ast.walk(each)]
         for each in node.body:
             if isinstance(each, ast.Assign | ast.AnnAssign):
                 own = {x.id for x in ast.walk(each) if _is_named(x, ast.Store)}
                 used = {x.lineno for x in names if _is_named(x) and x.id in own}
-                self._uses[each.lineno] = tuple(sorted(used))
+                self._uses[each.lineno] = tuple(sorted(used & self._inner))
         self.generic_visit(node)
 
     def visit(self, node: ast.AST) -> None:
@@ -87,8 +91,10 @@ class _Visitor(ast.NodeVisitor):
             body = getattr(node, "body", None)
             last = body[0].lineno - 1 if body else node.end_lineno
             own = tuple(range(node.lineno, max(node.lineno, last or 0) + 1))
-            self._lines = self._uses.get(node.lineno) or own
+            inner = own if node.lineno in self._inner else ()
+            self._lines = self._uses.get(node.lineno, inner)
         if isinstance(node, ast.FunctionDef):
+            self._lines = tuple(_body(node))
             node.returns = None
         if isinstance(node, ast.AnnAssign):
             node.annotation = node.target
@@ -146,6 +152,12 @@ class _Visitor(ast.NodeVisitor):
 
 def _blank(comment: re.Match[bytes]) -> bytes:
     return b" " * len(comment[0])
+
+
+def _body(node: ast.FunctionDef) -> range:
+    """Return the lines of a function without its header."""
+    assert node.end_lineno is not None
+    return range(node.body[0].lineno, node.end_lineno + 1)
 
 
 def _is_named(node: ast.AST, context: type[ast.expr_context] = ast.Load) -> bool:

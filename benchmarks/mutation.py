@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import click
+import pytest
 
 from benchmarks.mutants import Mutant, find_mutants
 from benchmarks.subprocesses import ROOT, in_fresh_process, module
@@ -93,15 +94,13 @@ class Copy:
             return Outcome(told, "not decided", "its tests take too long")
         _write(path, mutant.made(source))
         try:
-            failed = self._failed(tests)
+            verdict, reason = self._verdict(tests)
         finally:
             _write(path, source)
-        if failed is not None:
-            return Outcome(told, "killed", failed)
-        return Outcome(told, "survived", f"{len(tests)} of {len(suited)} tests ran")
+        return Outcome(told, verdict, reason or f"{len(tests)} of {len(suited)} tests ran")
 
-    def _failed(self, tests: Sequence[str]) -> str | None:
-        """Return the test or the reason that failed; None if all passed."""
+    def _verdict(self, tests: Sequence[str]) -> tuple[str, str]:
+        """Return what became of a mutant, and which test failed, or another reason."""
         command = [sys.executable, "-m", "pytest", "-n0", "-xq", "-pno:cacheprovider"]
         with subprocess.Popen(
             [*command, *tests],
@@ -115,14 +114,16 @@ class Copy:
             try:
                 output, _ = process.communicate(timeout=_SECONDS)
             except subprocess.TimeoutExpired:
-                return f"{_SECONDS:.0f} s passed"
+                return "killed", f"{_SECONDS:.0f} s passed"
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode == 0:
-            return None
-        found = re.search(r"^(FAILED|ERROR) (.*?)( - .*)?$", output, re.MULTILINE)
-        return found[2] if found else f"exit code {process.returncode}"
+            return "survived", ""
+        if found := re.search(r"^(FAILED|ERROR) (.*?)( - .*)?$", output, re.MULTILINE):
+            return "killed", found[2]
+        ran = process.returncode != pytest.ExitCode.USAGE_ERROR
+        return "killed" if ran else "not decided", f"exit code {process.returncode}"
 
 
 def _write(path: Path, source: bytes) -> None:

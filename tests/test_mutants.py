@@ -36,8 +36,12 @@ from learners.only import SIZE
 MOST = 5
 
 
-def most() -> int:
+def most(more: int = 0) -> int:
     return MOST
+
+
+class Most:
+    size: int = 6
 '''
 TESTS = """
 import subprocess
@@ -100,7 +104,8 @@ def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
         for mutant in found
         if mutant.file == "learners/numbers.py"
     ) == [
-        ((3,), '3: LIMIT: "tuple[3]" = 4_000 → LIMIT: "tuple[3]" = 8000'),
+        ((), "33: size: int = 6 → size: int = 12"),
+        ((), '3: LIMIT: "tuple[3]" = 4_000 → LIMIT: "tuple[3]" = 8000'),
         ((9,), "9: if x > 9: → if x > 18:"),
         ((9,), "9: if x > 9: → if x >= 9:"),
         ((11,), "11: left = -x → left = x"),
@@ -130,6 +135,7 @@ def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
             ' → return doubled(1) == 0 and "1" + "2" is not None',
         ),
         ((29,), "25: MOST = 5 → MOST = 10"),  # where it is used
+        ((29,), "28: def most(more: int = 0) -> int: → def most(more: int = 1) -> int:"),
     ]
 
 
@@ -155,7 +161,8 @@ def test_what_becomes_of_mutants(
     nobody = 'return doubled(1) == 0 and "1" + "2" is not None'
     drawn += [nobody, "SIZE = 4", "MOST = 10", "left -= 1", "left += 2"]
     monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.4)
-    outcomes = Copy(checkout, tmp_path).outcomes([by_text[x] for x in drawn], ["tests"])
+    copy = Copy(checkout, tmp_path)
+    outcomes = copy.outcomes([by_text[x] for x in drawn], ["tests"])
     outcome = next(outcomes)
     assert outcome.verdict == "killed"
     assert outcome.reason.startswith("tests/test_numbers.py::test_doubled[")
@@ -172,4 +179,6 @@ def test_what_becomes_of_mutants(
     assert next(outcomes)[1:] == ("killed", "3 s passed")
     monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.0)
     assert next(outcomes)[1:] == ("not decided", "its tests take too long")
+    unknown = ["tests/test_numbers.py::test_nothing"]
+    assert copy._verdict(unknown) == ("not decided", "exit code 4")
     assert (checkout / "learners" / "numbers.py").read_text("utf-8") == SOURCE

@@ -65,6 +65,12 @@ def test_an_installed_algorithm_has_all_commands(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").is_file()
 
 
+def test_their_order_does_not_depend_on_imports(tmp_path: Path) -> None:
+    names = "from xagents_ray.algorithms import dqn, table; print(*table.ALGORITHMS)"
+    found = python("-c", names, cwd=tmp_path).stdout.split()
+    assert found == sorted(found) and "dqn" in found
+
+
 def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
     """Each is answered with one sentence, where agents are listed and where named."""
     site, group = tmp_path / "site", "xagents_ray.algorithms"

@@ -45,6 +45,8 @@ __all__ = [
 
 GROUP = "xagents_ray.algorithms"
 """Entry-point group of algorithms, `reinforce = own_algorithm.algorithm:ROW`."""
+for _name in sorted(ALGORITHMS):  # whichever was imported first
+    ALGORITHMS[_name] = ALGORITHMS.pop(_name)
 _OURS = frozenset(ALGORITHMS)
 
 
