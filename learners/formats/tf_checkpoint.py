@@ -139,7 +139,7 @@ def _float_tensor_size(value: bytes, data_size: int) -> int | None:
     sides = [side.size for side in entry.shape.dim]
     count = math.prod(sides)
     if (
-        min(sides, default=0) < 0
+        any(side < 0 for side in sides)
         or len(sides) > 8
         or entry.shape.unknown_rank
         or entry.slices

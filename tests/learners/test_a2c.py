@@ -166,6 +166,19 @@ def test_one_update(spec: EnvSpec, agent: str, grad_norm: float, lag: int) -> No
         np.testing.assert_allclose(step, wanted, rtol=1e-3, atol=1e-6)
 
 
+def test_a3c_never_corrects_a_fresh_rollout() -> None:
+    """Not even one of the first weights, whose version is 0."""
+    spec, ends = SPECS["discrete"], []
+    for offset in (0.0, 0.5):
+        learner = make(spec, "a3c")
+        t = acted_on(learner, spec, lag=0)._replace(weights_version=0)
+        t = t._replace(log_probs=t.log_probs + offset * t.actions.astype(np.float32))
+        learner.update(fresh(t), 0)
+        ends.append(publish(learner).arrays)
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(array, ends[1][name])
+
+
 @EVERY
 @AGENTS
 @pytest.mark.parametrize(

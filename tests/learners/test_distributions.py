@@ -51,6 +51,25 @@ def test_categorical_against_numpy() -> None:
     np.testing.assert_allclose(Categorical(logits).entropy(), expected, rtol=1e-4)
 
 
+def test_more_dimensions_before_the_actions() -> None:
+    """Five steps of two environments."""
+    rng = np.random.default_rng(0)
+    outputs, others = (rng.normal(size=(5, 2, 3)).astype(np.float32) for _ in range(2))
+    log_std, choices = tf.constant([-1.0, 0.0, 0.5]), rng.integers(0, 3, (5, 2))
+    for kind, actions in (
+        (Categorical, tf.constant(choices, tf.int32)),
+        (lambda x: Gaussian(x, log_std), tf.constant(others)),
+        (lambda x: Gaussian(x, 0.1 * x), tf.constant(others)),
+    ):
+        whole = kind(tf.constant(outputs))
+        rows = [kind(tf.constant(x)) for x in outputs]
+        for t, row in enumerate(rows):
+            expected = row.log_prob(actions[t])
+            np.testing.assert_allclose(whole.log_prob(actions)[t], expected, rtol=1e-5)
+            if len(whole.entropy().shape):
+                np.testing.assert_allclose(whole.entropy()[t], row.entropy(), rtol=1e-5)
+
+
 def test_several_actions_are_one_of_all_pairs() -> None:
     """Their joint distribution: of 3 * 2 pairs, with sums of logits."""
     rng = np.random.default_rng(0)

@@ -55,6 +55,13 @@ def test_the_gain_by_hand() -> None:
     np.testing.assert_allclose(got, [(8 + 0.25) * np.log(0.75)], rtol=1e-5)
 
 
+def test_divergences_and_entropies_of_impossible_actions_are_finite() -> None:
+    sure, other = tf.constant([[1.0, 0.0]]), tf.constant([[0.0, 1.0]])
+    np.testing.assert_allclose(importance.entropy(sure, 1e-6), [0], atol=1e-5)
+    found = importance.kl(sure, other, 1e-6)
+    np.testing.assert_allclose(found, [np.log(1e6)], rtol=1e-4)
+
+
 def slow_gradient(i: int, largest: float) -> Any:
     """Return the gradient by outputs of row i, from the paper's expectations."""
     policy, gradient = POLICY[i], np.zeros(ACTIONS)

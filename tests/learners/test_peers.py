@@ -1,5 +1,7 @@
 """A learner that waits too long for the others ends its process."""
 
+import json
+import os
 import signal
 import socket
 import subprocess
@@ -59,6 +61,24 @@ def test_a_sum_has_30_seconds(
     with pytest.raises(SystemExit if ends_at else TimeoutError):
         peers._watch(shares)
     assert ends_at is None or clock.now == ends_at
+
+
+def test_others_have_two_minutes_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards nothing ends this process; the clock runs while it connects."""
+    alarms: list[int] = []
+    connected: list[list[int]] = []
+    strategy = SimpleNamespace(
+        MultiWorkerMirroredStrategy=lambda: connected.append([*alarms])
+    )
+    monkeypatch.setattr(peers.tf, "distribute", strategy)
+    monkeypatch.setattr(peers, "signal", SimpleNamespace(alarm=alarms.append))
+    monkeypatch.setenv("TF_CONFIG", "")
+    monkeypatch.setenv("no_grpc_proxy", "")
+    shares = peers.join(1, ["10.0.0.1:40000", "10.0.0.2:40001"])
+    assert (shares.rank, shares.size) == (1, 2)
+    assert (connected, alarms) == ([[120]], [120, 0])
+    assert json.loads(os.environ["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
+    assert os.environ["no_grpc_proxy"] == "10.0.0.1,10.0.0.2"
 
 
 _ALONE = """

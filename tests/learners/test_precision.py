@@ -59,6 +59,22 @@ def test_a_slow_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     precision.check_precision(config())
 
 
+@pytest.mark.parametrize(("capability", "is_fast"), [((8, 0), True), ((7, 5), False)])
+def test_gpus_since_ampere_are_fast(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], is_fast: bool
+) -> None:
+    details = {"compute_capability": capability}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", lambda gpu: details
+    )
+    if is_fast:
+        precision.check_precision(config())
+        return
+    with pytest.raises(UserError, match=r"GPU is of compute capability 7\.5, less"):
+        precision.check_precision(config())
+
+
 def test_only_layers_before_the_outputs_compute_in_bfloat16() -> None:
     case: Case = IMAGES["ppo"].values[0]
     layout = case.row.layout(None, case.spec)

@@ -138,6 +138,7 @@ def constant(batches: Trajectory) -> Trajectory:
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
     batch = append_replayed(constant(numbered(4, 3, 2)), part, count, 2, 8)
+    assert batch.weights_version.shape == (1,)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]

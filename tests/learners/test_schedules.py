@@ -24,6 +24,15 @@ def make(**settings: Any) -> Learner:
     return make_learner("ppo", PPOConfig(**settings), SPEC, max_steps=100)
 
 
+def test_a_schedule_between_its_points() -> None:
+    learner = make(entropy_coef="0.2:1,0.4:3,0.8:2")
+    found = []
+    for steps in (0, 20, 30, 40, 60, 80, 100):
+        learner.state.variables["count/env_steps"].assign(steps)
+        found.append(float(learner.setup.value("0.2:1,0.4:3,0.8:2")))
+    np.testing.assert_allclose(found, [1, 1, 2, 3, 2.5, 2, 2], atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["clip_norm", "entropy_coef"])
 def test_a_schedule_is_its_value_at_this_time(name: str) -> None:
     """Halfway through the run."""

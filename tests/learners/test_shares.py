@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -118,4 +119,42 @@ def test_gradients_outside_of_the_networks_are_whole_in_each_learner() -> None:
     shares, outside = shares_with(lambda x: x), tf.Variable(1.0)
     (gradient,) = shares.summed([tf.constant(6.0)], [outside])
     assert float(gradient) == 6
+    assert shares.turn == 2  # one sum has begun and ended
     assert ALONE.summed([tf.constant(6.0)], [outside]) == [6]
+
+
+def test_gradients_of_networks_are_summed() -> None:
+    shares, model = shares_with(lambda x: x), keras.Sequential([keras.Input((2,))])
+    model.add(keras.layers.Dense(1))
+    shares.network(model, has_memory=False)
+    parts = [tf.ones([2, 1]), tf.constant([4.0])]
+    kernel, bias = shares.summed(parts, model.trainable_variables)
+    assert kernel.numpy().tolist() == [[2], [2]]
+    assert bias.numpy().tolist() == [8]
+
+
+def test_a_single_learner_sums_nothing() -> None:
+    alone = Shares(0, 1, lambda x: 2 * x)
+    assert float(alone.total(tf.constant(3.0))) == 3
+    assert alone.turn == 0
+
+
+def test_learners_share_environments_with_memory() -> None:
+    """Three steps of three environments, time-major; the second learner has one."""
+    given: list[Any] = []
+
+    class Model:
+        name, trainable_variables, variables = "policy", (), ()
+
+        def __call__(self, inputs: Any) -> Any:
+            given.extend(inputs)
+            return inputs[0]
+
+    network = Shares(1, 2, lambda x: x).network(Model(), has_memory=True)
+    rows = tf.reshape(tf.range(9.0), [9, 1])
+    state, starts = 10 * tf.reshape(tf.range(3.0), [3, 1]), tf.zeros([4, 3], tf.bool)
+    network([rows, state, starts])
+    own, own_state, own_starts = given
+    assert own[:, 0].numpy().tolist() == [2, 2, 5, 5, 8, 8]
+    assert own_state[:, 0].numpy().tolist() == [20, 20]
+    assert own_starts.shape == (4, 2)

@@ -25,6 +25,11 @@ def test_counters_that_a_checkpoint_lacks_become_0() -> None:
     of_model = {name for name in arrays if name.startswith("policy/")}
     assert state.arrays(["policy"]).keys() == of_model < arrays.keys()
 
+    assert arrays["lr-scale"] == 1
+    rate = state.scale_lr(1.0)
+    state.decay_lr(0.5)
+    assert state.scale_lr(1.0) == pytest.approx(rate / 2)
+
     weights = min(arrays.keys() - counters)
     with pytest.raises(UserError, match=f"has no {weights}: it is of another agent"):
         state.restore({name: arrays[name] for name in arrays if name != weights})

@@ -11,6 +11,7 @@ from xagents_ray.core.trajectory import FRAME_FIELDS, map_arrays
 from xagents_ray.learners.tensors import (
     ROLLOUT,
     ROLLOUT_BATCHES,
+    SEQUENCE_BATCHES,
     TRANSITION_BATCHES,
     take_rows,
 )
@@ -27,6 +28,8 @@ def test_a_signature_is_what_the_fields_say() -> None:
     assert version == tf.TensorSpec([], tf.int64)
     probabilities = ROLLOUT_BATCHES.signature(frames)["probabilities"]
     assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
+    rewards = SEQUENCE_BATCHES.signature(frames)["rewards"]
+    assert rewards == tf.TensorSpec([None, None, None], tf.float32)
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
@@ -38,6 +41,8 @@ def test_a_round_fits_its_signature(spec: EnvSpec) -> None:
     for name, expected in specs.items():
         assert expected.is_compatible_with(tensors[name])
     assert not made.values.any()
+    length, width = made.rewards.shape
+    assert made.values.shape == (length + 1, width)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])

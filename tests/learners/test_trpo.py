@@ -245,6 +245,8 @@ def test_a_zero_gradient_is_skipped() -> None:
     assert same(before, publish(learner).arrays)
     assert metrics["step_fraction"] == metrics["kl"] == 0
     assert np.abs(critic_of(learner)).max() > 0
+    counts = [int(x) for k, x in learner.state.variables.items() if "phases" in k]
+    assert counts == [1]
 
 
 def test_a_step_that_is_not_accepted_is_taken_back() -> None:

@@ -41,6 +41,19 @@ def test_sums_are_those_of_a_loop(n_envs: int, length: int, seed: int) -> None:
     assert (expected[drawn] > 0).all()
 
 
+@pytest.mark.parametrize("length", [40, 9000])
+def test_sums_are_added_up_again(length: int) -> None:
+    rng = np.random.default_rng(0)
+    priorities, same = (Priorities(2, length, ALPHA) for _ in range(2))
+    errors = rng.normal(size=2 * length).astype(np.float32)
+    priorities.update(np.arange(2 * length), errors)
+    same.rows[:] = priorities.rows
+    same.add_up()
+    assert same.total == pytest.approx(priorities.total)
+    drawn = (x.draw(4, 50, np.random.default_rng(1)) for x in (priorities, same))
+    np.testing.assert_array_equal(*drawn)
+
+
 @pytest.mark.parametrize("length", [40, 3000])
 def test_draws_are_in_proportion(length: int) -> None:
     """With one level and with several; rows of priority 0 are never drawn."""
