@@ -15,8 +15,10 @@ def test_a_small_variance_has_a_floor(variance: float) -> None:
     config = row.config(normalize_observations=True)
     normalizer = Normalizer(config, spec)
     mean, other = np.array([5.0, 1.0]), 2.0
+    assert not normalizer.has_seen("observation")
     moments = Moments(1e12, mean, np.array([variance, other]))
     normalizer.take({"observation": moments})
+    assert normalizer.has_seen("observation")
     layout = row.layouts(config, spec)[0]
     small = 1e-4
     given = np.array([[5.0, 1.0], [5.0 + small, 2.0], [9.0, -9.0]], np.float32)

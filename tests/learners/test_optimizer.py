@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer
+from xagents_ray.learners.optimizer import adapt_lr, gradient_step, make_optimizer
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,25 @@ def test_rmsprop_by_hand() -> None:
 def test_a_critic_has_its_own_rate() -> None:
     made = make_optimizer(DQNConfig(lr=0.1), [tf.Variable(1.0)], 0.3)
     assert float(made.learning_rate) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "divergence", "expected"),
+    [
+        (1e-3, 2.01, 1e-3 / 1.5),
+        (1e-3, 1.99, 1e-3),
+        (1e-3, 0.51, 1e-3),
+        (1e-3, 0.49, 1.5e-3),
+        (1.2e-5, 9.0, 1e-5),
+        (0.8e-2, 0.0, 1e-2),
+    ],
+)
+def test_a_rate_follows_the_divergence(
+    rate: float, divergence: float, expected: float
+) -> None:
+    variable = keras.Variable(rate)
+    adapt_lr(variable, tf.constant(divergence), 1.0)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
 
 
 def test_a_keras_optimizer_is_made_again_with_its_settings() -> None:

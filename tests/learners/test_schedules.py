@@ -33,6 +33,12 @@ def test_a_schedule_between_its_points() -> None:
     np.testing.assert_allclose(found, [1, 1, 2, 3, 2.5, 2, 2], atol=1e-5)
 
 
+def test_without_an_end_all_of_the_run_remains() -> None:
+    learner = make_learner("ppo", PPOConfig(), SPEC)
+    learner.state.variables["count/env_steps"].assign(10**9)
+    assert learner.remaining == 1
+
+
 @pytest.mark.parametrize("name", ["clip_norm", "entropy_coef"])
 def test_a_schedule_is_its_value_at_this_time(name: str) -> None:
     """Halfway through the run."""

@@ -167,16 +167,6 @@ def test_a_lost_rollout_ends_what_an_episode_can_give() -> None:
     assert set(drawn[10]) == {-1, *range(11, 16)}
 
 
-def test_an_episode_that_began_with_the_last_step_goes_on() -> None:
-    """The next rollout knows its first step, and none of the episode before."""
-    world, replay = World([3, 9]), replay_of("episode")
-    for length in (5, 4):
-        replay.insert(world.rollout(length))
-    drawn = goals_drawn(replay)
-    expected = expected_goals(world, "episode", 1, 10)
-    assert {n: set(goals) for n, goals in drawn.items()} == expected
-
-
 def test_shares_and_uniform_goals() -> None:
     """Of k + 1 transitions k get a goal, each of the later steps as often."""
     world, replay = World([10, 5]), replay_of("future", count=3)

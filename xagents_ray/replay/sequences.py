@@ -84,7 +84,6 @@ class SequenceReplay(TrajectoryReplay):
             drawn = self._random.integers(ends[-1], size=batches * batch_size)
             envs = ends.searchsorted(drawn, side="right")
             slots = drawn - (ends - held)[envs]
-            places = envs * self._slots + slots
         shape = batches, 1, batch_size
         # The newest sequence in the slot.
         newest = self._inserted[envs] - 1
