@@ -97,7 +97,9 @@ class Copy:
             verdict, reason = self._verdict(tests)
         finally:
             _write(path, source)
-        return Outcome(told, verdict, reason or f"{len(tests)} of {len(suited)} tests ran")
+        return Outcome(
+            told, verdict, reason or f"{len(tests)} of {len(suited)} tests ran"
+        )
 
     def _verdict(self, tests: Sequence[str]) -> tuple[str, str]:
         """Return what became of a mutant, and which test failed, or another reason."""

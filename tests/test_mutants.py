@@ -135,7 +135,10 @@ def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
             ' → return doubled(1) == 0 and "1" + "2" is not None',
         ),
         ((29,), "25: MOST = 5 → MOST = 10"),  # where it is used
-        ((29,), "28: def most(more: int = 0) -> int: → def most(more: int = 1) -> int:"),
+        (
+            (29,),
+            "28: def most(more: int = 0) -> int: → def most(more: int = 1) -> int:",
+        ),
     ]
 
 
