@@ -221,7 +221,7 @@ def test_every_update_changes_the_weights(life: Life) -> None:
 
 
 def test_stop_ends_an_update(life: Life) -> None:
-    assert life.stopped["updates"] == 0
+    assert life.stopped == {"updates": 0}
     assert_finite(life.stopped, life.after_stop)
     assert_equal(life.weights[-1], life.after_stop)
 
