@@ -160,7 +160,7 @@ def _suited(mutant: Mutant, covered: Mapping[str, Any]) -> dict[str, float]:
 def mutants(count: int, seed: int | None, file: TextIO | None) -> None:
     """Whether tests notice changed constants, comparisons and signs.
 
-    The exit code is 1 if fewer than 90 % of the mutants are killed.
+    The exit code is 1 if fewer than 90 % of the mutants that are decided are killed.
     """
     seed = random.randrange(10_000) if seed is None else seed
     everything = find_mutants(ROOT, SOURCES)

@@ -65,7 +65,7 @@ def test_an_installed_algorithm_has_all_commands(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").is_file()
 
 
-def test_their_order_does_not_depend_on_imports(tmp_path: Path) -> None:
+def test_the_order_of_algorithms_does_not_depend_on_imports(tmp_path: Path) -> None:
     names = "from xagents_ray.algorithms import dqn, table; print(*table.ALGORITHMS)"
     found = python("-c", names, cwd=tmp_path).stdout.split()
     assert found == sorted(found) and "dqn" in found

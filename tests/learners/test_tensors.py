@@ -9,6 +9,7 @@ from linear import SPECS, rollout
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FRAME_FIELDS, map_arrays
 from xagents_ray.learners.tensors import (
+    CORRECTED_BATCHES,
     ROLLOUT,
     ROLLOUT_BATCHES,
     SEQUENCE_BATCHES,
@@ -28,8 +29,11 @@ def test_a_signature_is_what_the_fields_say() -> None:
     assert version == tf.TensorSpec([], tf.int64)
     probabilities = ROLLOUT_BATCHES.signature(frames)["probabilities"]
     assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
-    rewards = SEQUENCE_BATCHES.signature(frames)["rewards"]
-    assert rewards == tf.TensorSpec([None, None, None], tf.float32)
+    for reader in (CORRECTED_BATCHES, SEQUENCE_BATCHES):
+        rewards = reader.signature(frames)["rewards"]
+        assert rewards == tf.TensorSpec([None, None, None], tf.float32)
+    versions = CORRECTED_BATCHES.signature(frames)["weights_version"]
+    assert versions == tf.TensorSpec([None], tf.int64)
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))

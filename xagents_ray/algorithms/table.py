@@ -45,13 +45,14 @@ __all__ = [
 
 GROUP = "xagents_ray.algorithms"
 """Entry-point group of algorithms, `reinforce = own_algorithm.algorithm:ROW`."""
-for _name in sorted(ALGORITHMS):  # whichever was imported first
+# A script may have imported some of the modules above before, in any order.
+for _name in sorted(ALGORITHMS):
     ALGORITHMS[_name] = ALGORITHMS.pop(_name)
 _OURS = frozenset(ALGORITHMS)
 
 
 def all_algorithms() -> Mapping[str, Algorithm]:
-    """Return all algorithms by name, plugins last."""
+    """Return all algorithms by name: built-in ones sorted, then plugins."""
     plugin_failures()
     return ALGORITHMS
 
