@@ -18,6 +18,7 @@ from xagents_ray.cluster.run.elastic import (
     lost_claims,
     request_cores,
 )
+from xagents_ray.cluster.run.feed import is_pulled
 from xagents_ray.cluster.run.learner_service import LearnerService, learner_group
 from xagents_ray.cluster.run.nodes import amount_of, live_nodes
 from xagents_ray.cluster.run.replay_service import ReplayService
@@ -144,12 +145,7 @@ class RunParts:
 
     def learner(self) -> Any:
         gpus = self._learner_gpus / self._run.config.placement.n_learners
-        options = self._within(0, num_gpus=gpus)
-        visible = self._reserved.visible_gpus
-        if visible is None and self._learner_gpus == 0:
-            options |= self._blind
-        else:
-            options |= self._environment(visible)
+        options = self._within(0, num_gpus=gpus) | self._learner_environment()
         service = remote_class(self._ray, LearnerService, answers_always=True)
         slots = list[tuple[int, int]]()
         if self._serves:
@@ -226,6 +222,20 @@ class RunParts:
     def _keep(self, part: str, number: int, actor: Any) -> Any:
         self._made[part, number] = actor
         return actor
+
+    def _learner_environment(self) -> dict[str, Any]:
+        """Return the learner's options with its environment.
+
+        A learner that pulls chunks gets one heap for all of its threads: glibc's heap
+        per thread keeps the memory that each of them has freed.
+        """
+        visible = self._reserved.visible_gpus
+        is_blind = visible is None and self._learner_gpus == 0
+        options = self._blind if is_blind else self._environment(visible)
+        if not is_pulled(self._run):
+            return options
+        variables = options.get("runtime_env", {}).get("env_vars", {})
+        return {"runtime_env": {"env_vars": {"MALLOC_ARENA_MAX": "1", **variables}}}
 
     def _environment(self, visible: str | None) -> dict[str, Any]:
         """Return an actor's options with its environment, and the GPUs it may see."""

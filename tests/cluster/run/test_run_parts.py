@@ -158,3 +158,27 @@ def test_variables_without_a_value_have_the_value_here() -> None:
     assert found == {"FILE": "/opt/a=b", "EMPTY": "", "TOKEN": "secret"}
     with pytest.raises(UserError, match="--worker-env TOKEN: it isn't set here; set"):
         worker_variables(placement, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "visible", "n_envs", "expected"),
+    [
+        ({}, None, 8, {}),  # a phase that travels as one value
+        ({}, None, 1_000, {"MALLOC_ARENA_MAX": "1"}),
+        ({"A": "1"}, "0", 8, {"A": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+        ({}, "0", 1_000, {"MALLOC_ARENA_MAX": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+        ({"MALLOC_ARENA_MAX": "4"}, None, 1_000, {"MALLOC_ARENA_MAX": "4"}),
+    ],
+)
+def test_a_learner_that_pulls_chunks_has_one_heap(
+    given: dict[str, str], visible: str | None, n_envs: int, expected: dict[str, str]
+) -> None:
+    config = Config.of(ALGORITHMS["dqn"].config, {"env": "E", "n_envs": n_envs})
+    frames = EnvSpec((84, 84, 1), "uint8", 4, 2)
+    parts: Any = RunParts.__new__(RunParts)
+    parts._run = build_run(ALGORITHMS["dqn"], config, frames)
+    parts._variables, parts._learner_gpus = given, 0.0
+    parts._blind = parts._environment(None)
+    parts._reserved = SimpleNamespace(visible_gpus=visible)
+    wanted = {"runtime_env": {"env_vars": expected}} if expected else {}
+    assert parts._learner_environment() == wanted
