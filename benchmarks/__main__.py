@@ -301,10 +301,16 @@ def recording(runs: int) -> None:
 
 @cli.command()
 @click.option("--minutes", type=click.FloatRange(min=2), default=10, show_default=True)
+@click.option(
+    "--sleepers",
+    type=click.IntRange(min=0),
+    default=0,
+    help="PPO with so many env actors, whose environments sleep 40 ms in each step.",
+)
 @click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
-def soak(minutes: float, file: TextIO | None) -> None:
+def soak(minutes: float, sleepers: int, file: TextIO | None) -> None:
     """Memory of DQN on Pong with 4 env actors, after its replay is full."""
-    rows = long_run.measure(minutes)
+    rows = long_run.measure(minutes, sleepers)
     if file is not None:
         json.dump(rows, file, indent=1)
         file.write("\n")

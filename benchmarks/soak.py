@@ -1,6 +1,7 @@
 """Measures the memory of a long run by part."""
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,12 @@ _COMMAND = (
     "train dqn --env PongNoFrameskip-v4 --preprocess --n-envs 8 --n-actors 4 "
     "--buffer-max-size 10000 --max-steps 1000000000 --checkpoint-every 20000"
 )
+_SLEEPERS = (
+    "train ppo --env benchmarks.scaling:Sleeper --env-kwargs seconds=0.04 "
+    "--vectorization sync --n-steps 128 --ppo-epochs 4 --policy-lag 1 "
+    "--max-steps 1000000000 --n-actors {} --n-envs {}"
+)
+_IS_FULL, _HAS_LEARNED = "10000/10000", "steps: [1-9]"
 _PARTS = {
     "learner": "ray::LearnerService",
     "replay": "ray::ReplayService",
@@ -23,18 +30,23 @@ _PARTS = {
 }
 
 
-def measure(minutes: float) -> list[dict[str, float]]:
+def measure(minutes: float, sleepers: int = 0) -> list[dict[str, float]]:
     """Train DQN on Pong and measure memory once the replay is full; print a table.
 
     Args:
         minutes: duration of the measurement.
+        sleepers: number of env actors with 4 sleeping environments each, for PPO in
+            place of DQN on Pong, measured after the first round; 0 for DQN.
     Returns:
         A row every ten seconds: megabytes by part, `seconds` and `env_steps`.
     """
     rows: list[dict[str, float]] = []
+    arguments, begins = _COMMAND, _IS_FULL
+    if sleepers:
+        arguments, begins = _SLEEPERS.format(sleepers, 4 * sleepers), _HAS_LEARNED
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "output"
-        command = [sys.executable, "-m", "xagents_ray", *_COMMAND.split()]
+        command = [sys.executable, "-m", "xagents_ray", *arguments.split()]
         with output.open("w") as file:
             process = subprocess.Popen(
                 [*command, "--run-dir", directory], stdout=file, stderr=file
@@ -45,7 +57,7 @@ def measure(minutes: float) -> list[dict[str, float]]:
             text = output.read_text()
             if process.poll() is not None:
                 raise click.ClickException(text)
-            if not began and "10000/10000" in text:
+            if not began and re.search(begins, text):
                 began = time.monotonic()
             if began:
                 steps = float(text.rpartition("steps: ")[2].partition(",")[0])
