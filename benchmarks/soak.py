@@ -95,5 +95,7 @@ def _print(rows: list[dict[str, float]]) -> None:
     click.echo("|---|---|---|---|---|")
     for name in (*_PARTS, "driver"):
         means = [sum(row[name] for row in part) / len(part) for part in parts]
+        if not means[0]:  # on-policy agents have no replay
+            continue
         values = " | ".join(f"{mean:.0f} MB" for mean in means)
         click.echo(f"| {name} | {values} | {means[-1] / means[0] - 1:+.1%} |")
