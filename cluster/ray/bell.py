@@ -23,9 +23,13 @@ class Bell:
         The result is fetched to this process.
         """
 
+        # The future keeps its callback, and the item may keep the future: such a cycle
+        # would hold a rollout's data until Python's garbage collector finds it.
+        items = [] if item is None else [item]
+
         def end(future: Any) -> None:
-            if item is not None:
-                self.ended.append((item, future))
+            while items:
+                self.ended.append((items.pop(), future))
             self.has_rung.set()
 
         reference.future().add_done_callback(end)

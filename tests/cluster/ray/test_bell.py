@@ -1,12 +1,20 @@
 """What wakes the driver: calls that end in another thread."""
 
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 from xagents_ray.cluster.ray.bell import Bell
+
+
+class _Rollout:
+    """A call that keeps its future."""
+
+    future: Any = None
 
 
 def _call() -> tuple[Any, Future[Any]]:
@@ -38,3 +46,18 @@ def test_what_ends_before_a_wait_is_not_missed() -> None:
     began = time.monotonic()
     bell.wait(0.1)  # it has rung once for both
     assert time.monotonic() - began >= 0.09
+
+
+def test_what_has_ended_is_freed_before_the_garbage_collector_runs() -> None:
+    """It doesn't see how much memory the result of a call takes."""
+    bell, (reference, future), rollout = Bell(), _call(), _Rollout()
+    bell.watch(reference, rollout)
+    future.set_result("its report")
+    rollout.future = bell.ended.popleft()[1]
+    left = weakref.ref(rollout)
+    gc.disable()
+    try:
+        del rollout
+        assert left() is None
+    finally:
+        gc.enable()
