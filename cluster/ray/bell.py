@@ -22,7 +22,6 @@ class Bell:
 
         The result is fetched to this process.
         """
-
         # The future keeps its callback, and the item may keep the future: such a cycle
         # would hold a rollout's data until Python's garbage collector finds it.
         items = [] if item is None else [item]
