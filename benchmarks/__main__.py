@@ -305,11 +305,11 @@ def recording(runs: int) -> None:
     "--sleepers",
     type=click.IntRange(min=0),
     default=0,
-    help="PPO with so many env actors, whose environments sleep 40 ms in each step.",
+    help="Env actors of PPO, whose environments sleep 40 ms in each step; 0 runs DQN.",
 )
 @click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
 def soak(minutes: float, sleepers: int, file: TextIO | None) -> None:
-    """Memory of DQN on Pong with 4 env actors, after its replay is full."""
+    """Memory of DQN on Pong with 4 env actors and a full replay, or of PPO."""
     rows = long_run.measure(minutes, sleepers)
     if file is not None:
         json.dump(rows, file, indent=1)

@@ -56,18 +56,18 @@ def chunk_size(batches: int, batch_bytes: int) -> int:
     return size if size < batches else 0
 
 
-def is_pulled(run: RunSpec) -> bool:
-    """Return whether the learner pulls the run's learning phases in chunks."""
+def may_be_pulled(run: RunSpec) -> bool:
+    """Return whether the largest learning phases of the run are pulled in chunks."""
     size = run.batch_bytes
     return size > 0 and chunk_size(run.sampled_bytes // size, size) > 0
 
 
 def bytes_in_flight(run: RunSpec) -> int:
     """Return the size of the sampled batches that exist at a time, in bytes."""
-    if not is_pulled(run):
+    if not run.batch_bytes:
         return run.sampled_bytes
     chunk = max(CHUNK_BYTES, 4 * run.batch_bytes)
-    return min(run.sampled_bytes, (AHEAD + 1) * chunk)
+    return min(run.sampled_bytes, max(WHOLE_BYTES, (AHEAD + 1) * chunk))
 
 
 def pull(receipts: Sequence[Receipt], batch_size: int, seed: Sequence[int]) -> Chunks:

@@ -18,7 +18,7 @@ from xagents_ray.cluster.run.elastic import (
     lost_claims,
     request_cores,
 )
-from xagents_ray.cluster.run.feed import is_pulled
+from xagents_ray.cluster.run.feed import may_be_pulled
 from xagents_ray.cluster.run.learner_service import LearnerService, learner_group
 from xagents_ray.cluster.run.nodes import amount_of, live_nodes
 from xagents_ray.cluster.run.replay_service import ReplayService
@@ -226,13 +226,13 @@ class RunParts:
     def _learner_environment(self) -> dict[str, Any]:
         """Return the learner's options with its environment.
 
-        A learner that pulls chunks gets one heap for all of its threads: glibc's heap
-        per thread keeps the memory that each of them has freed.
+        A learner that may pull chunks gets one heap for all of its threads: glibc's
+        heap per thread keeps the memory that each of them has freed.
         """
         visible = self._reserved.visible_gpus
         is_blind = visible is None and self._learner_gpus == 0
         options = self._blind if is_blind else self._environment(visible)
-        if not is_pulled(self._run):
+        if not may_be_pulled(self._run):
             return options
         variables = options.get("runtime_env", {}).get("env_vars", {})
         return {"runtime_env": {"env_vars": {"MALLOC_ARENA_MAX": "1", **variables}}}
