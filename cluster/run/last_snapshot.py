@@ -2,7 +2,6 @@
 
 import math
 import time
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from xagents_ray.cluster.ray.calls import FETCH_SECONDS, RayCalls
@@ -26,14 +25,13 @@ class _Copy(NamedTuple):
     taken_at: float
 
 
-@dataclass
-class _Transfer:
+class _Transfer(NamedTuple):
     """A copy on its way to this process, which a thread of Ray fetches."""
 
     future: Any
     copy: _Copy
     began: float
-    ended: float = math.inf  # time of its arrival
+    ended: list[float]  # time of its arrival
 
 
 class LastSnapshot:
@@ -128,13 +126,11 @@ class LastSnapshot:
         if self._copy is None:
             return
         copy, self._copy = self._copy, None
-        transfer = _Transfer(copy.reference.future(), copy, time.monotonic())
-
-        def ended(future: Any) -> None:
-            transfer.ended = time.monotonic()
-
-        transfer.future.add_done_callback(ended)
-        self._transfer = transfer
+        future, ended = copy.reference.future(), list[float]()
+        self._transfer = _Transfer(future, copy, time.monotonic(), ended)
+        # The future keeps its callback, which must not keep the future in turn: the
+        # copy would then stay until Python's garbage collector finds them.
+        future.add_done_callback(lambda _: ended.append(time.monotonic()))
 
     def _take_transfer(self) -> None:
         """Store the copy that has arrived; tell the user if it takes long."""
@@ -162,7 +158,7 @@ class LastSnapshot:
         if error is None:
             copy = transfer.copy
             self._keep(transfer.future.result(), copy.phase, copy.taken_at)
-            cost = min(transfer.ended, time.monotonic()) - transfer.began
+            cost = min([*transfer.ended, time.monotonic()]) - transfer.began
             self._transfer_at = transfer.began + _COSTS * cost
         elif not self._calls.is_death(error):  # else the learner is lost too
             self._lose(f"failed ({one_line(error)})")

@@ -85,7 +85,7 @@ class Ref:
 
 
 class Arrival:
-    """The future of a reference."""
+    """The future of a reference, which keeps its callback, as real ones do."""
 
     def __init__(self, ref: Ref) -> None:
         self._ref = ref
@@ -102,11 +102,15 @@ class Arrival:
     def result(self) -> Any:
         return self._ref.get()
 
+    def call_back(self) -> None:
+        self._ended(self)
+
     def add_done_callback(self, ended: Callable[[Any], None]) -> None:
+        self._ended = ended
         if self.done():
             ended(self)
         else:
-            self._ref.clock.callbacks.setdefault(self._ref, []).append(ended)
+            self._ref.clock.callbacks.setdefault(self._ref, []).append(self)
 
 
 class Call(NamedTuple):
@@ -251,7 +255,7 @@ class FakeRay:
         self.now = 1_000.0
         self.actors: list[FakeActor] = []
         self.arriving: list[Ref] = []
-        self.callbacks: dict[Ref, list[Callable[[Any], None]]] = {}
+        self.callbacks: dict[Ref, list[Arrival]] = {}
         self.experimental = SimpleNamespace(get_local_object_locations=self._locations)
         Ref.clock = self
 
@@ -327,8 +331,8 @@ class FakeRay:
             ref.fetch()
         self.arriving = [ref for ref in self.arriving if ref.arrives_at > self.now]
         for ref in [ref for ref in self.callbacks if ref.is_here]:
-            for call in self.callbacks.pop(ref):
-                call(Arrival(ref))
+            for arrival in self.callbacks.pop(ref):
+                arrival.call_back()
 
 
 def _is_ready(ref: Ref, fetch_local: bool) -> bool:

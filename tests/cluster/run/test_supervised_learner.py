@@ -1,5 +1,7 @@
 """A learner that dies, hangs or waits for data that is late, lost or too large."""
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -274,6 +276,25 @@ def test_transfers_take_a_hundredth_of_the_time(
     assert len(times) >= 4
     assert np.diff(times[:-1]) == pytest.approx(interval, rel=0.03, abs=0.51)
     assert np.mean(np.diff(times)) >= 0.99 * interval
+
+
+def test_a_snapshot_is_freed_before_the_garbage_collector_runs(ray: FakeRay) -> None:
+    """It doesn't see how much memory the arrays of a future's result take."""
+    learner, snapshot = _Copied(ray, 0.02), LastSnapshot(RayCalls(ray, Signals()))
+    seen = list[weakref.ref[Any]]()
+    gc.disable()
+    try:
+        while len(learner.requested) < 30:
+            ray.sleep(0.1)
+            snapshot.refresh(learner, 1)
+            if (arrays := snapshot.arrays.get("number")) is not None:
+                if not seen or seen[-1]() is not arrays:
+                    seen.append(weakref.ref(arrays))
+                del arrays
+        assert len(seen) > 3
+        assert [each() for each in seen[:-1]] == [None] * (len(seen) - 1)
+    finally:
+        gc.enable()
 
 
 def test_nothing_waits_for_a_snapshot_that_arrives_slowly(ray: FakeRay) -> None:
