@@ -14,12 +14,15 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batches import Batch, Chunks, arrange
 from xagents_ray.core.trajectory import IntArray, Transitions
 
-WHOLE_BYTES = 80 * 10**6
-"""Size of the largest phases whose batches travel as one value."""
 CHUNK_BYTES = 8 << 20
 """Maximum size of a chunk that has more than four batches."""
 AHEAD = 2
 """Number of chunks that are requested ahead of the one that is learned."""
+WHOLE_BYTES = (AHEAD + 1) * CHUNK_BYTES
+"""Size of the largest phases whose batches travel as one value.
+
+The chunks of a larger one take as much memory at a time.
+"""
 _LIMIT_SECONDS = 120.0
 """Time limit for a chunk, after which its shard is taken for dead."""
 
@@ -67,7 +70,7 @@ def bytes_in_flight(run: RunSpec) -> int:
     if not run.batch_bytes:
         return run.sampled_bytes
     chunk = max(CHUNK_BYTES, 4 * run.batch_bytes)
-    return min(run.sampled_bytes, max(WHOLE_BYTES, (AHEAD + 1) * chunk))
+    return min(run.sampled_bytes, (AHEAD + 1) * chunk)
 
 
 def pull(receipts: Sequence[Receipt], batch_size: int, seed: Sequence[int]) -> Chunks:

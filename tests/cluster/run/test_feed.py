@@ -121,8 +121,8 @@ def test_an_insertion_ends_what_was_drawn(ray: FakeRay) -> None:
 @pytest.mark.parametrize(
     ("batches", "megabytes", "size"),
     [
-        (64, 1.25, 0),  # 80 MB
-        (65, 1.3, 4),
+        (12, 2.097152, 0),  # 24 MiB
+        (13, 2, 4),
         (200, 0.524288, 16),  # 8 MiB in a chunk
         (200, 0.525, 4),
         (4_000, 1.2, 4),

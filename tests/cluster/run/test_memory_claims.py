@@ -72,8 +72,9 @@ def test_a_learner_needs_its_networks_and_batches(
 @pytest.mark.parametrize(
     ("batch_size", "n_envs", "megabytes"),
     [
-        (32, 8, 37.6),  # all of a phase
-        (32, 1_000, 80),  # a phase with fewer batches may travel as one value
+        (32, 5, 23.5),  # all of a phase
+        (32, 8, 3 * 8 * 1.048576),
+        (32, 1_000, 3 * 8 * 1.048576),
         (1_024, 1_000, 3 * 4 * 36.1),  # a chunk has four batches at least
     ],
 )
