@@ -17,6 +17,7 @@ import forked
 import pyarrow.parquet as parquet
 import pytest
 from disks import mounted
+from processes import wait_for
 
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
@@ -278,6 +279,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
+def printed_steps() -> list[int]:
+    return [int(n) for n in re.findall(r"steps: (\d+)", Path("output").read_text())]
+
+
 def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     """Training continues, and the checkpoint from before stays valid."""
     words = "ppo --env CartPole-v1 --local --n-envs 4 --name full --seed 1"
@@ -292,15 +297,13 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
         while True:
             file.write(bytes(4096))
     before = step_of(run)
-    time.sleep(4)
+    wait_for(lambda: printed_steps()[-1:] > [before + 10_000])
     assert end(process, signal.SIGTERM) == 143
     out = Path("output").read_text()
     warnings = [line for line in out.splitlines() if line.startswith("Warning: ")]
     *warnings, last = warnings
     assert 1 <= len(warnings) == len(set(warnings)) <= 4
     assert any("A checkpoint can't be written" in line for line in warnings)
-    steps = [int(n) for n in re.findall(r"steps: (\d+)", out)]
-    assert steps[-1] > before + 10_000
     assert step_of(run) >= before > 0
     assert last == out.splitlines()[-1]
     assert re.match(r"Warning: Not saved \(.*No space left .*\): the newest s", last)

@@ -163,9 +163,10 @@ def test_variables_without_a_value_have_the_value_here() -> None:
 @pytest.mark.parametrize(
     ("given", "visible", "n_envs", "expected"),
     [
-        ({}, None, 8, {}),  # a phase that travels as one value
+        ({}, None, 5, {}),  # a phase that travels as one value
+        ({}, None, 6, {"MALLOC_ARENA_MAX": "1"}),
         ({}, None, 1_000, {"MALLOC_ARENA_MAX": "1"}),
-        ({"A": "1"}, "0", 8, {"A": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+        ({"A": "1"}, "0", 5, {"A": "1", "CUDA_VISIBLE_DEVICES": "0"}),
         ({}, "0", 1_000, {"MALLOC_ARENA_MAX": "1", "CUDA_VISIBLE_DEVICES": "0"}),
         ({"MALLOC_ARENA_MAX": "4"}, None, 1_000, {"MALLOC_ARENA_MAX": "4"}),
     ],
