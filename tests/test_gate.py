@@ -28,8 +28,8 @@ COMMIT = subprocess.run(
 ASKED = {"env": ENV, "preset": "auto", "local": True}
 
 
-def reached(mean: float, seconds: int = 6) -> Reached:
-    return Reached(mean, 1.0, None, 100_000, seconds)
+def reached(mean: float) -> Reached:
+    return Reached(mean, 1.0, None, 100_000, 6)
 
 
 def learned(n_runs: int = RUNS, **others: Any) -> Learned:
