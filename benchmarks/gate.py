@@ -71,8 +71,8 @@ _QUICK = (
 )
 """Presets that take under two minutes, the quickest first.
 
-They are listed because the times in `docs/results` depend on the machine and on what
-ran beside: these are by the medians that machines of the usual speed needed.
+They are listed by hand, because the times in `docs/results` depend on the machine and
+on what else ran on it. The order is that of median times on two cores of usual speed.
 """
 
 
