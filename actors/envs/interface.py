@@ -32,6 +32,10 @@ from xagents_ray.core.user_code import (
 )
 
 _RESET = "def reset(self, *, seed=None, options=None)"
+_RETURNS = {
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
+}
 
 
 class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
@@ -51,6 +55,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
                 what = f"its {name} is not a space of gymnasium.spaces"
                 raise env_fault(env_id, what, place, "set one when it is made")
         self._parameters = _named(env)
+        self._space = env.observation_space  # found once: each wrapper asks the next
 
     def reset(self, **given: Any) -> Any:
         """Return the first observation and the info."""
@@ -58,11 +63,21 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         if missing:
             what = f"reset() takes no {' and no '.join(sorted(missing, reverse=True))}"
             raise self._fault("reset", what, f"write {_RESET}")
-        return self._call("reset", "observation, info", **given)
+        try:
+            result = self.env.reset(**given)
+        except Exception as error:
+            self._explain("reset", error)
+            raise
+        self._check("reset", result)
+        return result
 
     def step(self, action: Any) -> Any:
-        values = "observation, reward, terminated, truncated, info"
-        result = self._call("step", values, action)
+        try:
+            result = self.env.step(action)
+        except Exception as error:
+            self._explain("step", error)
+            raise
+        self._check("step", result)
         try:
             float(result[1])
         except (TypeError, ValueError):
@@ -70,35 +85,27 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
             raise self._fault("step", what, "return a number") from None
         return result
 
-    def _call(self, name: str, values: str, *given: Any, **options: Any) -> Any:
-        """Call a method; check the number of returned values, observation and info.
-
-        An error raised by Gymnasium's wrappers counts as a fault.
-        """
-        try:
-            result = getattr(self.env, name)(*given, **options)
-        except (UserError, Diverged, Stopped):
-            raise
-        except Exception as error:
-            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            module = frame.f_globals.get("__name__", "")
-            if module != __name__ and not is_of(module, "gymnasium"):
-                raise
+    def _explain(self, name: str, error: Exception) -> None:
+        """Raise EnvironmentFault for an error raised by Gymnasium's wrappers."""
+        if isinstance(error, UserError | Diverged | Stopped):
+            return
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        module = frame.f_globals.get("__name__", "")
+        if module == __name__ or is_of(module, "gymnasium"):
             what = f"{name}() led to {one_line(error)}"
             remedy = "see Gymnasium's interface, gymnasium.farama.org/api/env"
             raise self._fault(name, what, remedy, traceback_of(error)) from error
-        if not isinstance(result, tuple) or len(result) != values.count(",") + 1:
+
+    def _check(self, name: str, result: Any) -> None:
+        """Check the number of returned values, the observation and the info."""
+        values = _RETURNS[name]
+        if not isinstance(result, tuple) or len(result) != len(values):
             what = f"{name}() returned {_described(result)}"
-            raise self._fault(name, what, f"return {values}")
+            raise self._fault(name, what, f"return {', '.join(values)}")
         if not isinstance(result[-1], dict):
             what = f"{name}() returned {_described(result[-1])} as the info"
             raise self._fault(name, what, "return a dict")
-        self._check_observation(name, result[0])
-        return result
-
-    def _check_observation(self, name: str, observation: Any) -> None:
-        """Raise EnvironmentFault if an observation is not in the observation space."""
-        found = find_mismatch(self.env.observation_space, observation)
+        found = find_mismatch(self._space, result[0])
         if found is not None:
             what, remedy = found
             raise self._fault(name, f"{name}() gave {what}", remedy)

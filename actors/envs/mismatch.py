@@ -22,6 +22,8 @@ def find_mismatch(
         value: the observation, or a part of it.
         subject: name of that part, such as `observation['camera']`.
     """
+    if isinstance(space, gym.spaces.Box):  # first, since it is checked in each step
+        return _box_mismatch(space, value, subject)
     if isinstance(space, gym.spaces.Dict):
         return _dict_mismatch(space, value, subject)
     if isinstance(space, gym.spaces.Tuple):
@@ -32,8 +34,6 @@ def find_mismatch(
         pairs = enumerate(zip(space.spaces, value, strict=True))
         found = (find_mismatch(x, y, _part(subject, i)) for i, (x, y) in pairs)
         return next(filter(None, found), None)
-    if isinstance(space, gym.spaces.Box):
-        return _box_mismatch(space, value, subject)
     if isinstance(space, _WHOLE_NUMBERS) and not _is_within(space, value):
         return f"{subject} of {value!r:.60}", f"observation_space has {space} there"
     return None
@@ -68,10 +68,11 @@ def _box_mismatch(
     if found.shape != space.shape:
         remedy = f"observation_space has {space.shape}: make them the same"
         return f"{name} of shape {found.shape}", remedy
-    if not np.can_cast(found.dtype, space.dtype, "same_kind"):
+    is_own = found.dtype == space.dtype
+    if not (is_own or np.can_cast(found.dtype, space.dtype, "same_kind")):
         remedy = f"observation_space has {space.dtype}: make them the same"
         return f"{name} of {found.dtype} numbers", remedy
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
+    if found.dtype.kind == "f" and np.count_nonzero(np.isfinite(found)) < found.size:
         return f"{name} of {not_finite(found)}", FINITE
     return None
 
