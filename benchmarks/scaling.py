@@ -2,7 +2,6 @@
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 from typing import Any, NamedTuple
@@ -10,6 +9,8 @@ from typing import Any, NamedTuple
 import click
 import gymnasium as gym
 import numpy as np
+
+from benchmarks.subprocesses import in_fresh_process
 
 _ENVS_PER_ACTOR = 4
 _ROUNDS = {"ppo": 8, "dqn": 60}
@@ -28,7 +29,8 @@ _RUN = """
 import json, sys, xagents_ray
 agent, settings = json.loads(sys.argv[1])
 result = xagents_ray.train(agent, quiet=True, tensorboard=False, **settings)
-print(json.dumps([result.steps_per_second, result.policy_lag, result.profile]))
+names = "steps_per_second", "policy_lag", "profile"
+print(json.dumps({name: getattr(result, name) for name in names}))
 """
 
 
@@ -89,8 +91,7 @@ def _run(agent: str, n_actors: int, step_ms: float) -> Run:
         "max_steps": n_envs * _ROWS[agent] * _ROUNDS[agent],
     }
     command = [sys.executable, "-c", _RUN, json.dumps([agent, settings])]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    run = Run(agent, n_actors, *json.loads(done.stdout))
+    run = Run(agent, n_actors, **in_fresh_process(command))
     click.echo(f"{agent} {n_actors} actors: {run.steps_per_second:.1f} env steps/s")
     return run
 

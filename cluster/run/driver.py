@@ -58,12 +58,13 @@ class RayDriver:
         seconds = run.config.placement.learner_timeout
         self._learner = SupervisedLearner(calls, parts.learner, self._patience, seconds)
         self._session = self._changes = 0
+        # A node starts few processes at a time: first those that there are few of.
+        self._shards = self._make_shards()
         self._start_actors()
-        self._shards = self._start_replay()
+        self.replay_nbytes = self._shards.wait_until_ready() if self._shards else 0
         self._evaluations = Evaluations(calls, parts.evaluator, run)
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
-        self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes = [*connection.ray_notes(), *parts.notes, *self._learner.notes]
         self.supervision = RaySupervision(
             run.algorithm.name, calls.log, self._fleet, self._learner.snapshot
@@ -283,8 +284,8 @@ class RayDriver:
         if waits and (updates := self._learner.priority_updates()):
             shards.update(updates)
 
-    def _start_replay(self) -> ReplayShards | None:
-        """Return the replay once its memory is allocated; None without a replay."""
+    def _make_shards(self) -> ReplayShards | None:
+        """Return the replay, which starts; None without a replay."""
         config, on_policy = self._config.replay, self._run.algorithm.on_policy
         if config is None:
             return None

@@ -43,10 +43,7 @@ class ReplayShards:
         is_pulled: whether samples of a phase since the last insertion are pulled, so
             that the next one must wait for the learner.
         actors: handles of the shards.
-        nbytes: memory of all shards, in bytes.
         seconds: seconds that the newest insertion took.
-    Raises:
-        Broken: a shard can't allocate its memory.
     """
 
     def __init__(
@@ -69,18 +66,28 @@ class ReplayShards:
         self._envs = [range(*each) for each in pairwise(bounds)]
         self.seconds = 0.0
         self.actors = [make(number) for number in range(count)]
-        started = [actor.start.remote() for actor in self.actors]
+        self._started = [actor.start.remote() for actor in self.actors]
+
+    def wait_until_ready(self) -> int:
+        """Return the memory of all shards in bytes, once they have allocated it.
+
+        Raises:
+            Broken: a shard can't allocate it, or starts too late.
+        """
+        calls = self._calls
         try:
-            self.nbytes = sum(calls.get(each, _LIMIT_SECONDS) for each in started)
+            return sum(calls.get(each, _LIMIT_SECONDS) for each in self._started)
         except UserError:
             raise
-        except (LateError, calls.ray.exceptions.RayError) as error:
+        except LateError as late:
+            why = f"no process for it started within {late}, see `ray status`"
+        except calls.ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if cause is None or isinstance(cause, MemoryError):
                 why = "the cluster lacks memory, lower --buffer-max-size"
             else:
                 why = one_line(cause)
-            raise Broken(f"Ray could not start the replay service: {why}.") from None
+        raise Broken(f"Ray could not start the replay service: {why}.")
 
     @property
     def fill(self) -> Fill:

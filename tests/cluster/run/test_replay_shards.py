@@ -76,6 +76,7 @@ class _Shards(ReplayShards):
             total_envs=0,
             batch_bytes=0,
         )
+        self.wait_until_ready()
 
     def _make_one(self, number: int) -> Any:
         self.made.append(FakeActor(self.ray, _Elsewhere(self.run, number)))
@@ -460,6 +461,18 @@ def test_why_a_shard_does_not_start(
     monkeypatch.setattr(_Elsewhere, "start", start)
     with pytest.raises(kind, match=said):
         _Shards(ray, _run())
+
+
+def test_a_shard_may_take_two_minutes_to_start(ray: FakeRay) -> None:
+    """Lack of memory is not why it takes longer."""
+    began = ray.now
+    calls, made = RayCalls(ray, Signals()), FakeActor(ray, _Takes(), hanging=["start"])
+    shards = ReplayShards(
+        calls, 1, lambda n: made, False, round_bytes=0, total_envs=8, batch_bytes=0
+    )
+    with pytest.raises(Broken, match=r"no process .* within 120 s, see `ray status`"):
+        shards.wait_until_ready()
+    assert 120 < ray.now - began < 125
 
 
 def test_a_shard_gets_the_trajectories_of_its_environments(ray: FakeRay) -> None:

@@ -76,11 +76,29 @@ class _Learner:
         return Takes(2.0)
 
 
+class _Shard:
+    def start(self) -> int:
+        return 99
+
+
 class _Started:
-    """A driver whose env actors and learner are ready."""
+    """A driver whose env actors, learner and replay are ready.
+
+    Args:
+        ray: Ray's module.
+        actors: what the env actors do.
+        agent: name of the agent.
+        starts: seconds until env actors and shards of the replay can make calls.
+        settings: further settings of the run.
+    """
 
     def __init__(
-        self, ray: FakeRay, *actors: _EnvActor, agent: str = "ppo", **settings: Any
+        self,
+        ray: FakeRay,
+        *actors: _EnvActor,
+        agent: str = "ppo",
+        starts: float = 0.0,
+        **settings: Any,
     ) -> None:
         given = {"env": "CartPole-v1", "max_steps": 1_000, "n_envs": 2 * len(actors)}
         row = find_algorithm(agent)
@@ -90,12 +108,12 @@ class _Started:
         parts: Any = SimpleNamespace(
             shares=EnvShares((2,) * len(actors), len(actors)),
             notes=(),
-            env_actor=lambda number: FakeActor(ray, actors[number]),
+            env_actor=lambda number: FakeActor(ray, actors[number], starts),
             env_actor_elsewhere=None,
             learns_on_gpu=False,
             lost_claims=tuple,
             learner=lambda: FakeActor(ray, self.learner),
-            shard=None,
+            shard=lambda number: FakeActor(ray, _Shard(), starts),
             evaluator=None,
         )
         self.driver = drivers.RayDriver(run, RayCalls(ray, signals), parts)
@@ -119,6 +137,16 @@ def test_an_asynchronous_run_that_an_environment_ends_is_saved(ray: FakeRay) -> 
         started.driver.collect(0)
     started.learner.number = 7
     assert started.driver.state().learner == {"number": 7}
+
+
+def test_the_replay_starts_before_env_actors_and_with_them(ray: FakeRay) -> None:
+    """Behind 128 env actors on two cores, it would start too late."""
+    actors, began = [_EnvActor() for _ in range(3)], ray.now
+    started = _Started(ray, *actors, agent="dqn", starts=100.0)
+    order = [type(each.instance) for each in ray.actors]
+    assert order == [_Learner, _Shard, _EnvActor, _EnvActor, _EnvActor]
+    assert ray.now - began < 110
+    assert started.driver.replay_nbytes == 99
 
 
 def test_env_actors_wait_until_the_learner_is_restored(ray: FakeRay) -> None:
