@@ -55,7 +55,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
                 what = f"its {name} is not a space of gymnasium.spaces"
                 raise env_fault(env_id, what, place, "set one when it is made")
         self._parameters = _named(env)
-        self._space = env.observation_space  # found once: each wrapper asks the next
+        self._space = env.observation_space  # read once: each wrapper asks the next
 
     def reset(self, **given: Any) -> Any:
         """Return the first observation and the info."""

@@ -58,7 +58,7 @@ class RayDriver:
         seconds = run.config.placement.learner_timeout
         self._learner = SupervisedLearner(calls, parts.learner, self._patience, seconds)
         self._session = self._changes = 0
-        # A node starts few processes at a time: first those that there are few of.
+        # First, as a node starts few processes at a time: not behind all env actors.
         self._shards = self._make_shards()
         self._start_actors()
         self.replay_nbytes = self._shards.wait_until_ready() if self._shards else 0

@@ -80,7 +80,7 @@ class ReplayShards:
         except UserError:
             raise
         except LateError as late:
-            why = f"no process for it started within {late}, see `ray status`"
+            why = f"it did not start within {late}, see `ray status`"
         except calls.ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if cause is None or isinstance(cause, MemoryError):
