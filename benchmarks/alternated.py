@@ -22,6 +22,8 @@ from benchmarks.works import WORKS, Settings
 SPEED_WORKS: Mapping[str, tuple[str, Settings, tuple[int, int]]] = {
     name: (WORKS[name].agent, WORKS[name].settings, between)
     for name, between in {
+        "a2c-cartpole": (10_240, 256_000),
+        "dqn-cartpole": (5_120, 65_536),
         "ppo-cartpole": (10_240, 983_040),
         "ppo-pong": (2_048, 6_144),
         "sac-pendulum-256": (1_500, 4_500),
