@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, final
 
+import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
@@ -207,14 +208,13 @@ class Learner:
 
         References to the padded data and its tensors end with the function.
         """
-        facts = tf.constant(
-            [env_steps, version, len(data.rewards), width, later], tf.int64
-        )
+        facts = [env_steps, version, len(data.rewards), width, later]
         padded = pad_batches(data) if self._pads_batches else data
         tensors = self._data.tensors(padded)
         del padded  # XLA may copy the tensors: three copies otherwise
         result: tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]
-        result = self.traced(*tf.nest.flatten((tensors, facts)))
+        phase = runtime.tensor_of(np.array(facts, np.int64))
+        result = self.traced(*tf.nest.flatten((tensors, phase)))
         return result
 
     @cached_property

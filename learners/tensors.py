@@ -24,6 +24,7 @@ from xagents_ray.core.trajectory import (
     map_arrays,
     required_fields,
 )
+from xagents_ray.learners.runtime import tensor_of
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -114,9 +115,9 @@ class Reader:
         return map_arrays(lambda *x: np.concatenate(x), *records)
 
     def tensors(self, record: Any) -> dict[str, tf.Tensor]:
-        """Return tensors of a record's arrays by name."""
+        """Return tensors of a record's arrays by name; the arrays must not change."""
         values = {name: getattr(record, name) for name in self.fields}
-        return {name: map_array(tf.constant, x) for name, x in values.items()}
+        return {name: map_array(tensor_of, x) for name, x in values.items()}
 
     def signature(
         self, spec: EnvSpec, noise_units: int = 0, state_units: int = 0

@@ -7,20 +7,35 @@ from pkgutil import iter_modules
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from learner_cases import Case, cases
 from tensorflow.python.autograph.impl import api, conversion
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
 from xagents_ray.learners import ppo
 from xagents_ray.learners.runtime import (
     _delete_generated_files,
     _is_plain,
     _leave_plain_modules,
+    tensor_of,
     tf,
 )
 
+ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
+ARRAYS = [
+    ROWS,
+    ROWS.T[::2],
+    np.broadcast_to(ROWS[0], (3, 6)),
+    ROWS[:0],
+    ROWS.astype(np.uint8),
+    ROWS > 3,
+    ROWS.astype(np.int32),
+    np.int64(7),
+    np.float64(0.1),
+]
 ROOMS = "core", "learners", "learners.math", "networks"
 MODULES = {
     f"xagents_ray.{room}.{each.name}": import_module(f"xagents_ray.{room}.{each.name}")
@@ -45,6 +60,13 @@ def test_tracing_leaves_no_files_behind(
 
     assert float(absolute(tf.constant(-2.0))) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+def test_tensors_of_arrays_are_those_that_tensorflow_makes(array: Array) -> None:
+    found, expected = tensor_of(array), tf.constant(array)
+    assert (found.dtype, found.device) == (expected.dtype, expected.device)
+    np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_a_release_without_the_loader_is_left_as_it_is() -> None:

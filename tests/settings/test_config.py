@@ -272,6 +272,13 @@ def test_values_reach_their_groups() -> None:
     assert config.display.quiet and config.placement.local
 
 
+def test_what_settings_derive_is_no_setting() -> None:
+    config = of(PPOConfig)
+    before = dict(config.groups()["algorithm"])
+    assert config.algorithm.batch_steps and config.algorithm.replay is None
+    assert config.groups()["algorithm"] == before
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import psutil
 
@@ -50,22 +51,22 @@ class Layout:
         """Number of parameters."""
         return sum(map(math.prod, self.shapes.values()))
 
-    @property
+    @cached_property
     def noise_units(self) -> int:
         """Number of standard normal samples that the layers take per input as noise."""
         return sum(layer.noise_units for layer in self.layers)
 
-    @property
+    @cached_property
     def noise_places(self) -> list[slice | None]:
         """Each layer's slice of a noise vector; None for layers without noise."""
         return _places([layer.noise_units for layer in self.layers])
 
-    @property
+    @cached_property
     def state_units(self) -> int:
         """Size of the state of its recurrent layers; 0 without memory."""
         return sum(layer.state_units for layer in self.layers)
 
-    @property
+    @cached_property
     def state_places(self) -> list[slice | None]:
         """Each layer's slice of a state; None for layers without memory."""
         return _places([layer.state_units for layer in self.layers])

@@ -155,7 +155,7 @@ class AlgorithmConfig(Checked):
         names = [each.name for each in options(type(self)) if each.to_plain is not None]
         return [("network", str(getattr(self, name))) for name in names]
 
-    @property
+    @functools.cached_property
     def replay(self) -> "ReplayGroup | None":
         """Settings of the replay buffer; None if it isn't used."""
         replay = self.part(ReplayGroup)
@@ -167,7 +167,7 @@ class AlgorithmConfig(Checked):
         replay = self.replay
         return 0 if replay is None else replay.initial_size
 
-    @property
+    @functools.cached_property
     def _rollout(self) -> "RolloutGroup":
         rollout = self.part(RolloutGroup)
         assert rollout is not None, "`register` refuses an algorithm without one"

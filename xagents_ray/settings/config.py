@@ -1,7 +1,7 @@
 """All settings of a run, by group."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
 from xagents_ray.core.errors import Mistakes, UserError
@@ -32,7 +32,8 @@ class Config:
 
     def groups(self) -> dict[str, dict[str, Any]]:
         """Return all settings by group and name."""
-        return {name: vars(getattr(self, name)) for name in (*GROUPS, "algorithm")}
+        names = *GROUPS, "algorithm"
+        return {name: _values(getattr(self, name)) for name in names}
 
     def values(self) -> dict[str, Any]:
         """Return all settings by their flat names."""
@@ -58,13 +59,17 @@ class Config:
                 parts[name] = group.of(values)
         with mistakes:
             check_known(values, known)
-        right = {k: v for part in parts.values() for k, v in vars(part).items()}
+        right = {k: v for part in parts.values() for k, v in _values(part).items()}
         mistakes.found += _misfits(known, right)
         if "algorithm" in parts and "env" in parts:
             with mistakes:
                 parts["algorithm"].check_batch(parts["env"].n_envs)
         mistakes.report()
         return cls(**parts)
+
+
+def _values(part: Any) -> dict[str, Any]:
+    return {each.name: getattr(part, each.name) for each in fields(part)}
 
 
 def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[UserError]:
