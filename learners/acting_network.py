@@ -73,13 +73,13 @@ class ActingNetwork:
 
     def tensors(self, arrays: Mapping[str, Array]) -> list[tf.Tensor]:
         """Return the network's weights, and its statistics, for `compute`."""
-        return [tf.constant(arrays[name]) for name in self._names]
+        return [runtime.tensor_of(arrays[name]) for name in self._names]
 
     def compute(
         self, inputs: Mapping[str, Array], weights: Sequence[tf.Tensor]
     ) -> dict[str, Array]:
         """Return the outputs for B environments by name, [B, *shape] each."""
-        given = {x.name: tf.constant(inputs[x.name]) for x in self.inputs}
+        given = {x.name: runtime.tensor_of(inputs[x.name]) for x in self.inputs}
         found = self._outputs_of(*tf.nest.flatten(given), *weights)
         return {x.name: y.numpy() for x, y in zip(self.outputs, found, strict=True)}
 
