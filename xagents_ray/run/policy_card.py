@@ -27,7 +27,8 @@ def policy_card(
         OSError: such a file can't be read.
     """
     config, network = run.config, run.algorithm.models[0].file
-    settings = {**vars(config.env), **vars(config.algorithm)}
+    groups = config.groups()
+    settings = {**groups["env"], **groups["algorithm"]}
     known = {**facts, "version": __version__, "written": time.strftime("%Y-%m-%d")}
     copies = file_copies(config.algorithm) if files is None else files
     own = {name: each for name, each in copies.items() if Path(name).stem == network}
