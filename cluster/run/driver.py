@@ -224,11 +224,13 @@ class RayDriver:
 
     def _start_actors(self) -> None:
         """Create the env actors and what requests their rollouts."""
-        calls, config, self.shares = self._calls, self._run.config, self._parts.shares
+        calls, run, self.shares = self._calls, self._run, self._parts.shares
         self.n_actors = len(self.shares.envs)
-        self._actors = start_pool(calls, config.placement, self._parts)
+        self._actors = start_pool(calls, run.config.placement, self._parts)
         weights, acting = self._learner.available_weights, self._acting_weights
-        self._fleet = RolloutScheduler(calls, config, self._actors, weights, acting)
+        self._fleet = RolloutScheduler(
+            calls, run.config, self._actors, weights, acting, run.requests_at_once
+        )
 
     def _follow_nodes(self) -> None:
         """Start the env actors again, in other numbers, if the nodes have changed."""
@@ -247,10 +249,9 @@ class RayDriver:
         if self._pipeline.asynchronous:
             # Not earlier: the weights change when the learner is restored.
             self._calls.meanwhile = lambda: self._fleet.tend_beside(self._env_steps)
-            alone = (
-                self._config.learns_each_rollout or not self._run.algorithm.on_policy
-            )
-            wanted = 1 if alone else self.n_actors
+            on_policy = self._run.algorithm.on_policy
+            waits = on_policy and not self._config.learns_each_rollout
+            wanted = self.n_actors if waits else 1
             return self._fleet.newest(wanted, env_steps)
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()

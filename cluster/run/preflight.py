@@ -108,11 +108,11 @@ def store_bytes(run: RunSpec) -> int:
     replay, pipeline = run.config.algorithm.replay, run.config.pipeline
     n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead
-    if pipeline.asynchronous:  # each env actor may use another version
+    if pipeline.asynchronous:  # each rollout in progress may use another version
         placement = run.config.placement
         best = best_actor_count(n_envs, available_cores())
         count = n_envs if placement.follows_nodes else placement.actor_count or best
-        versions += count
+        versions += count * run.requests_at_once
     weights, state = weights_bytes(run)
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)

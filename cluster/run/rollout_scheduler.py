@@ -34,6 +34,8 @@ class RolloutScheduler:
             reference to weights that were lost.
         acting_weights: function that does so after the learner's process failed to act
             for an env actor.
+        at_once: maximum number of rollouts requested of an asynchronous actor at one
+            time.
     """
 
     def __init__(
@@ -43,14 +45,15 @@ class RolloutScheduler:
         actors: ActorPool,
         weights: Callable[..., Any],
         acting_weights: Callable[[], Any],
+        at_once: int = 1,
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
         self._weights, self._acting_weights = weights, acting_weights
         self._length = config.algorithm.batch_steps
         self._limits = RolloutLimits(calls, config.placement.actor_timeout)
         self._pipeline = config.pipeline
-        self._takes_one = config.algorithm.learns_each_rollout
-        # With more finished rollouts, an asynchronous actor waits.
+        self._takes_one, self._at_once = config.algorithm.learns_each_rollout, at_once
+        # With more rollouts, in progress or not taken yet, an asynchronous actor waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
         self._error: Exception | None = None  # the next `tend` raises it
@@ -228,7 +231,7 @@ class RolloutScheduler:
         for slots, belongs in (
             (self._finished, bool(slot.finished)),
             (self._awaited, bool(slot.calls) and not slot.finished),
-            (self._unasked, not slot.calls),
+            (self._unasked, len(slot.calls) < self._at_once),
         ):
             (slots.add if belongs else slots.discard)(slot)
 
@@ -241,12 +244,19 @@ class RolloutScheduler:
         return taken
 
     def _request_more(self, env_steps: int) -> None:
-        """Request a rollout of each idle actor that isn't too far ahead."""
+        """Request rollouts of each actor that isn't too far ahead."""
         for slot in sorted(self._unasked, key=_BY_NUMBER):
-            self._unasked.discard(slot)
-            is_free = slot.is_ready and self._actors.takes_requests(slot)
-            if is_free and not slot.calls and len(slot.finished) <= self._ahead:
+            while self._is_free(slot):
                 self._request(slot, self._weights(), env_steps)
+            self._unasked.discard(slot)  # until one of its rollouts ends or is taken
+
+    def _is_free(self, slot: ActorSlot) -> bool:
+        """Return whether another rollout may be requested of an asynchronous actor."""
+        calls = len(slot.calls)
+        is_ahead = calls + len(slot.finished) > self._ahead
+        if calls >= self._at_once or is_ahead or not slot.is_ready:
+            return False
+        return self._actors.takes_requests(slot)
 
     def _request_deferred(self) -> None:
         """After a pause, repeat requests that failed due to a full object store."""

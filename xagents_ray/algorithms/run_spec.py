@@ -256,6 +256,15 @@ class RunSpec:
         return self.algorithm.on_policy and self.config.algorithm.learns_online
 
     @property
+    def requests_at_once(self) -> int:
+        """Maximum number of rollouts requested of an asynchronous env actor at a time.
+
+        A replay takes rollouts of any age: the second one acts with weights that are
+        one rollout older, and its actor doesn't wait for the driver in between.
+        """
+        return 1 if self.algorithm.on_policy else 2
+
+    @property
     def is_seeded(self) -> bool:
         """Whether the user set the seed and so expects a reproducible run."""
         return self.config.training.seed is not None

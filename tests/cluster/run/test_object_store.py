@@ -80,8 +80,9 @@ def test_rounds_and_batches_have_room_three_times(
 def test_every_version_that_acts_has_room() -> None:
     lag, free = {"policy_lag": 2}, {"policy_lag": 2, "asynchronous": True}
     assert _weighs("ppo", **lag) == pytest.approx(_weighs("ppo") + 2, abs=0.1)
-    together, apart = _weighs("ppo", **lag), _weighs("ppo", **free)
-    assert apart == pytest.approx(together + 2, abs=0.1)
+    for agent, at_once in (("ppo", 1), ("dqn", 2)):  # by each of two env actors
+        together, apart = _weighs(agent, **lag), _weighs(agent, **free)
+        assert apart == pytest.approx(together + 2 * at_once, abs=0.1)
 
 
 def test_masks_and_states_of_rollouts_have_room() -> None:

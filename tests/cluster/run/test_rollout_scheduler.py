@@ -89,6 +89,7 @@ class _Started:
         make: Make,
         count: int,
         agent: str = "ppo",
+        at_once: int = 1,
         **settings: Any,
     ) -> None:
         given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, **settings}
@@ -111,7 +112,7 @@ class _Started:
         self.pool = ActorPool(calls, [4] * count, made, restarts)
         self.asked_to_act = 0  # how often the learner was checked
         weights = self.next_weights, self.acting_weights
-        self.fleet = RolloutScheduler(calls, config, self.pool, *weights)
+        self.fleet = RolloutScheduler(calls, config, self.pool, *weights, at_once)
         self.pool.wait_until_ready()
 
     def next_weights(self, lost: Ref | None = None) -> Ref:
@@ -631,12 +632,45 @@ def test_what_ends_a_run_is_raised_by_the_next_round_and_not_by_another_wait(
     assert calls.get(ray.after(30, "the summary"), 100) == "the summary"
 
 
-def test_free_actors_do_not_run_further_ahead_than_the_lag(ray: FakeRay) -> None:
-    started = _Started(ray, lambda *_: _actor(ray), 1, asynchronous=True, policy_lag=1)
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize(("lag", "count"), [(1, 2), (8, 3)])
+def test_free_actors_do_not_run_further_ahead_than_the_lag(
+    ray: FakeRay, at_once: int, lag: int, count: int
+) -> None:
+    settings = {"asynchronous": True, "policy_lag": lag, "at_once": at_once}
+    started = _Started(ray, lambda *_: _actor(ray), 1, **settings)
+    started.fleet.tend(0)
+    assert started.asked == at_once
     for _ in range(20):
         started.fleet.tend(0)
         ray.sleep(1)
-    assert started.asked == 2
+    assert started.asked == count
+
+
+@pytest.mark.parametrize(("at_once", "rollouts"), [(1, 20), (2, 25)])
+def test_with_two_requests_an_actor_does_not_wait_for_the_driver(
+    ray: FakeRay, at_once: int, rollouts: int
+) -> None:
+    """The driver is busy for 25% longer than a rollout takes, 20 times."""
+    settings = {"asynchronous": True, "policy_lag": 8, "at_once": at_once}
+    started, count = _Started(ray, lambda *_: _actor(ray), 1, **settings), 0
+    for _ in range(20):
+        count += len(started.fleet.newest(1, 0))
+        ray.sleep(1.25)
+    assert count == pytest.approx(rollouts, abs=1)
+
+
+def test_both_requests_of_an_actor_that_dies_are_lost_and_made_again(
+    ray: FakeRay,
+) -> None:
+    settings = {"asynchronous": True, "policy_lag": 8, "at_once": 2}
+    started = _Started(ray, lambda *_: _actor(ray), 1, **settings)
+    started.fleet.newest(1, 0)
+    ray.sleep(0.5)
+    started.actors[0].die()
+    for _ in range(3):
+        assert len(started.fleet.newest(1, 0)) == 1
+    assert started.log.counts == {"env actors": 1, "rollouts": 2}
 
 
 def test_an_actor_of_a3c_waits_until_its_rollout_is_learned(ray: FakeRay) -> None:
