@@ -36,7 +36,8 @@ class ActorSetup:
         info: entries of `info` that trajectories hold.
         has_action_masks: whether the environments give masks.
         is_served: whether the learner's process may compute the network.
-        uses_onnx: whether ONNX Runtime computes the part of the network that it can.
+        onnx_rows: number of observations for which ONNX Runtime gets each new weights;
+            0 to compute the whole network in NumPy.
     """
 
     algorithm: Algorithm
@@ -51,7 +52,7 @@ class ActorSetup:
     info: tuple[InfoField, ...] = ()
     has_action_masks: bool = False
     is_served: bool = False
-    uses_onnx: bool = False
+    onnx_rows: float = 0
 
     @classmethod
     def of(
@@ -63,7 +64,7 @@ class ActorSetup:
         definitions: tuple[bytes, ...] = (),
         first_index: int | None = None,
         is_served: bool = False,
-        uses_onnx: bool = False,
+        onnx_rows: float = 0,
     ) -> "ActorSetup":
         """Return the setup of one env actor of a run; see the class for arguments.
 
@@ -82,7 +83,7 @@ class ActorSetup:
             run.spec.info,
             run.spec.has_action_masks,
             is_served,
-            uses_onnx,
+            onnx_rows,
         )
 
     @property
@@ -107,6 +108,5 @@ class ActorSetup:
         policy: ActorPolicy = kind(self.config.algorithm, spec, self.layout)
         if self.is_served:
             policy.served = ServedNetwork(self.first_env, self.n_envs)
-        if self.uses_onnx:
-            policy.onnx_threads = self.env_threads
+        policy.onnx_rows, policy.onnx_threads = self.onnx_rows, self.env_threads
         return policy

@@ -67,8 +67,8 @@ class ActingParts:
     def __init__(self, run: RunSpec, weights: Weights) -> None:
         self._run, self._n_envs = run, run.config.env.n_envs
         self._length = run.config.algorithm.batch_steps
-        uses_onnx = run.acts_by_onnx(self._n_envs)
-        self._setup = ActorSetup.of(run, self._n_envs, uses_onnx=uses_onnx)
+        onnx_rows = run.onnx_rows(self._n_envs)
+        self._setup = ActorSetup.of(run, self._n_envs, onnx_rows=onnx_rows)
         self._actor = EnvActor(self._setup)
         self._policy = self._setup.make_policy(run.spec)
         self.weights = weights

@@ -83,15 +83,17 @@ class ActorPolicy(ABC):
             before it scales them.
         keeps_noise: whether noise on the network's weights lasts for a rollout.
         served: the network in the learner's process; None to compute it here.
-        onnx_threads: number of threads with which ONNX Runtime computes the part of the
-            network that it can; 0 to compute all in NumPy.
+        onnx_rows: number of observations for which ONNX Runtime gets each new weights;
+            it computes the layers in which it then saves time, and none if this is 0.
+        onnx_threads: its number of threads.
     """
 
     scales_actions: bool = False
     squashes_actions: ClassVar[bool] = False
     keeps_noise: ClassVar[bool] = False
     served: ServedNetwork | None = None
-    onnx_threads: int = 0
+    onnx_rows: float = 0
+    onnx_threads: int = 1
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
@@ -122,8 +124,9 @@ class ActorPolicy(ABC):
 
     @cached_property
     def _trunk(self) -> OnnxTrunk | None:
-        has_trunk = self.onnx_threads > 0 and is_installed()
-        return OnnxTrunk(self._layout, self.onnx_threads) if has_trunk else None
+        if not (self.onnx_rows and is_installed()):
+            return None
+        return OnnxTrunk(self._layout, self.onnx_threads, self.onnx_rows)
 
     @property
     def state_units(self) -> int:

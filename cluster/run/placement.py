@@ -195,7 +195,7 @@ class RunParts:
             threads,
             definitions,
             is_served=self._serves,
-            uses_onnx=self._run.acts_by_onnx(share),
+            onnx_rows=self._run.onnx_rows(share),
         )
         service = remote_class(self._ray, EnvActorService)
         name = f"Env actor {number}"

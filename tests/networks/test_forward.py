@@ -14,6 +14,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.layers import product_with
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.reading import layout_for, read_layout
 
@@ -39,6 +40,19 @@ def assert_same(layout: Layout, x: Any, gain: float = 1.0) -> None:
         assert mine.shape == theirs.shape
         size = max(np.abs(theirs).max(), 1e-3)
         assert np.abs(mine - theirs).max() <= 1e-5 * size
+
+
+@pytest.mark.parametrize(("size", "units"), [(3_136, 512), (3_137, 512), (514, 2_048)])
+@pytest.mark.parametrize("rows", [1, 2, 8, 9])
+def test_a_product_with_a_large_kernel(size: int, units: int, rows: int) -> None:
+    """That of a few rows is summed in blocks, if the size has a suitable divisor."""
+    rng = np.random.default_rng(rows)
+    kernel = rng.normal(size=(size, units)).astype(np.float32)
+    x = rng.normal(size=(size, 2 * rows)).astype(np.float32).T[::2]  # not contiguous
+    found = product_with(kernel)(x)
+    assert found.dtype == np.float32
+    expected = x.astype(np.float64) @ kernel.astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(

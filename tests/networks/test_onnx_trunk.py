@@ -1,5 +1,6 @@
 """The layers that ONNX Runtime computes give what NumPy gives."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ IMAGE = {
     + "[flatten-0]\n[lstm-0]\nunits=5\n"
     + "[dense-0]\noutput=1\n[dense-1]\noutput=1\nfrom=lstm-0\n",
 }
-PONG = {"env": "ALE/Pong-v5", "preprocess": True, "n_envs": 8}
+PONG_ONLY = {"env": "ALE/Pong-v5", "preprocess": True}
+PONG = {**PONG_ONLY, "n_envs": 8}
 
 
 def read(name: str) -> Layout:
@@ -108,23 +110,48 @@ def test_it_pays_off_with_convolutions_and_enough_rows() -> None:
     nature = layout_for(
         None, "actor-critic-{kind}.cfg", EnvSpec((84, 84), "uint8", 4, 6), (6, 1)
     )
-    assert [trunk_gains(nature, rows) for rows in (8, 16, 256)] == [False, False, True]
+    assert [trunk_gains(nature, rows) for rows in (8, 16, 256)] == [False, True, True]
     vector = layout_for(None, "actor-critic-{kind}.cfg", PLAIN, (5, 1))
     assert trunk_places(vector) == [] and not trunk_gains(vector, 10**9)
 
 
+def test_weights_that_few_rows_read_are_not_packed() -> None:
+    """A dense layer reads each of its weights once per row, and a convolution often."""
+    nature = layout_for(None, "q-{kind}.cfg", EnvSpec((84, 84), "uint8", 4, 6), (6,))
+    convolutions, everything = [0, 1, 2, 3], [*range(6)]  # with what flattens them
+    assert trunk_places(nature, 64) == trunk_places(nature, 240) == convolutions
+    assert trunk_places(nature, 260) == trunk_places(nature) == everything
+    arrays, x = random_arrays(nature, 2), observations(EnvSpec((84, 84), "uint8", 4, 6))
+    trunk = OnnxTrunk(nature, threads=1, rows=64)
+    assert trunk.places == convolutions
+    expected = bind_network(nature, arrays)(x)[0]
+    found = bind_network(nature, arrays, trunk)(x)[0]
+    np.testing.assert_allclose(expected, found, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
-    ("given", "threads"), [("auto", 1), ("onnx", 1), ("actor", 0), ("learner", 0)]
+    ("given", "rows"),
+    [("auto", 8 * 128), ("onnx", math.inf), ("actor", 0), ("learner", 0)],
 )
-def test_who_uses_it(given: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of("ppo", inference=given, **PONG)
-    setup = ActorSetup.of(run, 8, env_threads=1, uses_onnx=run.acts_by_onnx(8))
+def test_who_uses_it(given: str, rows: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of("ppo", inference=given, n_steps=128, **PONG)
+    assert run.onnx_rows(8) == rows
+    setup = ActorSetup.of(run, 8, env_threads=1, onnx_rows=rows)
     policy = setup.make_policy(run.spec)
-    assert policy.onnx_threads == threads
-    assert (policy._trunk is None) == (threads == 0)
+    assert policy.onnx_threads == 1
+    assert (policy._trunk is None) == (rows == 0)
     monkeypatch.setattr(base, "is_installed", lambda: False)
     assert setup.make_policy(run.spec)._trunk is None
-    assert run.acts_by_onnx(1) == (given == "onnx" or given == "auto")
+
+
+def test_env_actors_act_on_few_or_many_rows() -> None:
+    dqn, few = (
+        run_of("dqn", n_envs=4, **PONG_ONLY),
+        run_of("a2c", n_envs=1, **PONG_ONLY),
+    )
+    policy = ActorSetup.of(dqn, 4, onnx_rows=dqn.onnx_rows(4)).make_policy(dqn.spec)
+    assert policy._trunk is not None and policy._trunk.places == [0, 1, 2, 3]
+    assert few.onnx_rows(1) == 0
 
 
 def test_doctor_acts_as_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +167,7 @@ def test_doctor_acts_as_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
         examined._definitions = ()
         with pytest.raises(AttributeError):  # nothing has been started
             next(examined._trial(run_of("ppo", inference=given, **PONG), ""))
-        assert setups[-1].uses_onnx == (given == "onnx")
+        assert (setups[-1].onnx_rows > 0) == (given == "onnx")
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

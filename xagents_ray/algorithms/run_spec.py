@@ -151,15 +151,17 @@ class RunSpec:
         is_whole = any(isinstance(layer, WholeModel) for layer in layout.layers)
         return (on_gpu and has_images) or (is_whole and not shares_process)
 
-    def acts_by_onnx(self, n_envs: int) -> bool:
-        """Return whether ONNX Runtime computes what it can of the network that acts.
+    def onnx_rows(self, n_envs: int) -> float:
+        """Return for how many observations ONNX Runtime gets each new weights.
 
-        `n_envs` is the number of environments of each env actor.
+        It is 0 if NumPy computes the whole network, and infinite if ONNX Runtime has to
+        compute what it can. `n_envs` is the number of environments of each env actor.
         """
         given = self.config.placement.inference
+        if given != "auto":
+            return math.inf if given == "onnx" else 0
         rows = n_envs * self.config.algorithm.batch_steps
-        is_faster = is_installed() and trunk_gains(self.layout, rows)
-        return given == "onnx" or (given == "auto" and is_faster)
+        return rows if is_installed() and trunk_gains(self.layout, rows) else 0
 
     @property
     def served_versions(self) -> int:

@@ -23,6 +23,10 @@ noise_units].
 """
 Initializer = Callable[[str, float], Any]
 """Returns a Keras initializer by its name and gain."""
+_FEW, _LARGE = 8, 2**19
+"""Maximum number of rows, and minimum size of a kernel, of a product in blocks."""
+_UNPACKED = 1_000_000
+"""Maximum multiplications of a product for which OpenBLAS packs no matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,12 +188,12 @@ class Dense(Layer):
         kernel = kernel.reshape(-1, len(bias))
         if scale != 1:
             kernel = kernel * np.float32(scale)
-        activate = ACTIVATIONS[self.activation]
+        product, activate = product_with(kernel), ACTIVATIONS[self.activation]
 
         def dense(x: Array) -> FloatArray:
             if x.dtype != np.float32:
                 x = x.astype(np.float32)
-            y: FloatArray = x.dot(kernel)  # calls BLAS with less overhead than @
+            y = product(x)
             y += bias
             return activate(y)
 
@@ -280,3 +284,26 @@ class Convolutional(Dense):
         # Converting while copying avoids a second copy.
         copied = patches.astype(np.float32, order="C")
         return copied.reshape(-1, size * size * channels)
+
+
+def product_with(kernel: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that multiplies [B, K] by a kernel, [K, N].
+
+    Few rows are multiplied by a large kernel in blocks: for the whole one, OpenBLAS
+    would copy it in each call, which takes longer than the product.
+    """
+    size, units = kernel.shape
+    most = min(128, _UNPACKED // (_FEW * units))
+    step = max((n for n in range(1, most + 1) if size % n == 0), default=0)
+    if kernel.size < _LARGE or step < 32:
+        return lambda x: x.dot(kernel)  # calls BLAS with less overhead than @
+    blocks = kernel.reshape(-1, step, units)
+
+    def product(x: FloatArray) -> FloatArray:
+        if not 1 < len(x) <= _FEW:
+            return x.dot(kernel)
+        parts = x.reshape(len(x), -1, step).swapaxes(0, 1)  # [K / step, B, step]
+        summed: FloatArray = np.matmul(parts, blocks).sum(axis=0)
+        return summed
+
+    return product

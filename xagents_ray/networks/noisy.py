@@ -11,7 +11,7 @@ import numpy as np
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
-from xagents_ray.networks.layers import Dense, Initializer, Step
+from xagents_ray.networks.layers import Dense, Initializer, Step, product_with
 from xagents_ray.networks.layout import Layout
 
 FACTORISED, INDEPENDENT = "factorised", "independent"
@@ -60,20 +60,22 @@ class Noisy(Dense):
         kernel = arrays[f"{self.name}/kernel_sigma"] * np.float32(scale)
         bias = arrays[f"{self.name}/bias_sigma"]
         activate, inputs = ACTIVATIONS[self.activation], len(kernel)
-        variances = np.square(kernel), np.square(bias)
+        variance = np.square(bias)
+        is_factorised = self.noise == FACTORISED
+        product = product_with(kernel if is_factorised else np.square(kernel))
 
         def factorised(x: Array, noise: FloatArray) -> FloatArray:
             scaled = np.copysign(np.sqrt(np.abs(noise)), noise)
             into, out = scaled[:, :inputs], scaled[:, inputs:]
-            y: FloatArray = ((x * into).dot(kernel) + bias) * out
+            y: FloatArray = (product(x * into) + bias) * out
             return y
 
         def independent(x: Array, noise: FloatArray) -> FloatArray:
             squares = np.square(x, dtype=np.float32)
-            y: FloatArray = np.sqrt(squares.dot(variances[0]) + variances[1]) * noise
+            y: FloatArray = np.sqrt(product(squares) + variance) * noise
             return y
 
-        added = factorised if self.noise == FACTORISED else independent
+        added = factorised if is_factorised else independent
 
         def noisy(x: Array, noise: FloatArray | None = None) -> FloatArray:
             if noise is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.keras_layers import Activation, LayerNorm
-from xagents_ray.networks.layers import Convolutional, Dense, Flatten
+from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 
@@ -17,7 +17,7 @@ _KINDS = Activation, Convolutional, Dense, Flatten, LayerNorm
 _SECONDS_PER_FLOP = 9e-12
 """What ONNX Runtime saves, compared with NumPy; half of the least that was measured."""
 _SESSION_SECONDS, _SECONDS_PER_WEIGHT = 1.5e-3, 4.5e-9
-"""What new weights cost: a session, which packs them."""
+"""What new weights cost: a session, and packing them."""
 
 
 def is_installed() -> bool:
@@ -25,16 +25,22 @@ def is_installed() -> bool:
     return all(find_spec(name) for name in ("onnx", "onnxruntime"))
 
 
-def trunk_places(layout: Layout) -> list[int]:
+def trunk_places(layout: Layout, rows: float = math.inf) -> list[int]:
     """Return the indices of the layers that ONNX Runtime can compute for acting.
 
     They read uint8 images, or other such layers, and have neither noise nor a state.
     None are returned where there are no convolutions: NumPy is as fast.
+
+    Args:
+        layout: the network.
+        rows: number of observations on which each version of the weights acts. Layers
+            are left out whose weights take longer to pack than those rows save.
     """
     places = list[int]()
     for i, layer in enumerate(layout.layers):
         is_known = type(layer) in _KINDS and not layer.more_sources
-        if is_known and (_reads_image(layout, layer.source) or layer.source in places):
+        is_read = _reads_image(layout, layer.source) or layer.source in places
+        if is_known and is_read and _saved(layer, rows) >= 0:
             places.append(i)
     has_image = any(type(layout.layers[i]) is Convolutional for i in places)
     return places if has_image else []
@@ -44,12 +50,18 @@ def trunk_gains(layout: Layout, rows: int) -> bool:
     """Return whether it saves time if each version of the weights acts on some rows.
 
     Measured with Nature's network on one core, ONNX Runtime 1.32: 9 ms for a version of
-    the weights; saved are 0.12 ms a row in batches of 1, and 0.15 ms in those of 8.
+    the weights, of which 2 are the convolutions; saved are 0.12 ms a row in batches of
+    1, and 0.15 ms in those of 8.
     """
-    layers = [layout.layers[i] for i in trunk_places(layout)]
-    weights = sum(math.prod(x) for each in layers for x in each.shapes.values())
-    cost = _SESSION_SECONDS + _SECONDS_PER_WEIGHT * weights
-    return rows * _SECONDS_PER_FLOP * sum(each.flops for each in layers) > cost
+    layers = [layout.layers[i] for i in trunk_places(layout, rows)]
+    return sum(_saved(each, rows) for each in layers) > _SESSION_SECONDS
+
+
+def _saved(layer: Layer, rows: float) -> float:
+    """Return the seconds that ONNX Runtime saves in a layer with each new weights."""
+    weights = sum(map(math.prod, layer.shapes.values()))
+    gain = rows * _SECONDS_PER_FLOP * layer.flops if layer.flops else 0.0
+    return gain - _SECONDS_PER_WEIGHT * weights
 
 
 class OnnxTrunk:
@@ -58,13 +70,14 @@ class OnnxTrunk:
     Args:
         layout: the network.
         threads: number of threads.
+        rows: see `trunk_places`.
     Attributes:
         places: indices of the layers.
     """
 
-    def __init__(self, layout: Layout, threads: int) -> None:
+    def __init__(self, layout: Layout, threads: int, rows: float = math.inf) -> None:
         self._layout, self._threads = layout, threads
-        self.places = trunk_places(layout)
+        self.places = trunk_places(layout, rows)
         readers = [x for i, x in enumerate(layout.layers) if i not in self.places]
         read = {*layout.outputs, *(i for each in readers for i in each.sources)}
         self._ends = [i for i in self.places if i in read]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.layers import Dense, Initializer, Layer, Step
+from xagents_ray.networks.layers import Dense, Initializer, Layer, Step, product_with
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.networks.section import Section
@@ -103,12 +103,12 @@ class Recurrent(Layer):
         kernel, recurrent, bias = (arrays[name] for name in self.shapes)
         if scale != 1:
             kernel = kernel * np.float32(scale)
-        advance = self._advancing(recurrent, bias)
+        product, advance = product_with(kernel), self._advancing(recurrent, bias)
 
         def step(x: Array, state: FloatArray) -> tuple[FloatArray, FloatArray]:
             if x.dtype != np.float32:
                 x = x.astype(np.float32)
-            return advance(x.dot(kernel), state)
+            return advance(product(x), state)
 
         return step  # type: ignore[return-value]
 

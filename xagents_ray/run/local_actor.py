@@ -26,8 +26,8 @@ def make_local_actor(run: RunSpec, learner: Any, hooks: Hooks | None) -> Any:
     if is_free and run.serves(bool(learner_gpus()), shares_process=True):
         learner.serve(slots_of(0, n_envs), run.served_versions)
         actor = HalvedEnvActor(ActorSetup.of(run, n_envs, is_served=True))
-    uses_onnx = run.acts_by_onnx(n_envs)
-    made = actor or EnvActor(ActorSetup.of(run, n_envs, uses_onnx=uses_onnx))
+    onnx_rows = run.onnx_rows(n_envs)
+    made = actor or EnvActor(ActorSetup.of(run, n_envs, onnx_rows=onnx_rows))
     if hooks is None:
         return made
     return HookedActor(made, hooks, str(run.config.env.env))

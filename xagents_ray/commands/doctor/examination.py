@@ -195,7 +195,7 @@ class _Examination:
         count, cpus = len(self._shares.envs), int(self._shares.cores)
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
-        setup = replace(setup, uses_onnx=run.acts_by_onnx(n_envs))
+        setup = replace(setup, onnx_rows=run.onnx_rows(n_envs))
         path = "xagents_ray.actors.diagnosis:try_env_actor"
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         size = len(cloudpickle.dumps(setup))
