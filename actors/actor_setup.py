@@ -36,8 +36,8 @@ class ActorSetup:
         info: entries of `info` that trajectories hold.
         has_action_masks: whether the environments give masks.
         is_served: whether the learner's process may compute the network.
-        onnx_rows: number of observations for which ONNX Runtime gets each new weights;
-            0 to compute the whole network in NumPy.
+        onnx_rows: number of observations on which ONNX Runtime acts with each version
+            of the weights; 0 to compute the whole network in NumPy.
     """
 
     algorithm: Algorithm

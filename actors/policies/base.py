@@ -83,9 +83,9 @@ class ActorPolicy(ABC):
             before it scales them.
         keeps_noise: whether noise on the network's weights lasts for a rollout.
         served: the network in the learner's process; None to compute it here.
-        onnx_rows: number of observations for which ONNX Runtime gets each new weights;
-            it computes the layers in which it then saves time, and none if this is 0.
-        onnx_threads: its number of threads.
+        onnx_rows: number of observations on which each version of the weights acts.
+            ONNX Runtime computes the layers in which it then saves time; none with 0.
+        onnx_threads: number of its threads.
     """
 
     scales_actions: bool = False

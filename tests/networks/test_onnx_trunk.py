@@ -47,6 +47,24 @@ IMAGE = {
     + "[flatten-0]\n[lstm-0]\nunits=5\n"
     + "[dense-0]\noutput=1\n[dense-1]\noutput=1\nfrom=lstm-0\n",
 }
+TWO_IMAGES = """
+[input-map]
+[flatten-0]
+[dense-0]
+units=9
+[input-camera]
+[convolutional-0]
+filters=6
+size=5
+stride=3
+activation=relu
+[flatten-1]
+[dense-1]
+units=4
+from=flatten-1,dense-0
+[dense-2]
+output=1
+"""
 PONG_ONLY = {"env": "ALE/Pong-v5", "preprocess": True}
 PONG = {**PONG_ONLY, "n_envs": 8}
 
@@ -104,6 +122,23 @@ def test_of_several_inputs_the_images() -> None:
     images = rng.integers(0, 256, (4, 20, 24, 3), np.uint8)
     vectors = rng.normal(size=(4, 3)).astype(np.float32)
     assert_same(layout, {"camera": images, VECTOR: vectors})
+
+
+@pytest.mark.parametrize("rows", [20, math.inf])
+def test_a_flattened_image_is_scaled_once(rows: float) -> None:
+    """Beside a convolution of another one; NumPy scales what it passes on."""
+    inputs = *PARTS, InputSpec("map", (6, 6, 1))
+    spec = EnvSpec((3,), "float32", 1, 5, inputs=inputs)
+    Path("two.cfg").write_text(TWO_IMAGES, encoding="utf-8")
+    layout = layout_for("two.cfg", "q-{kind}.cfg", spec, (5,))
+    rng, arrays = np.random.default_rng(1), random_arrays(layout, 2)
+    x = {"camera": rng.integers(0, 256, (3, 20, 24, 3), np.uint8)}
+    x |= {"map": rng.integers(0, 256, (3, 6, 6, 1), np.uint8)}
+    x |= {VECTOR: rng.normal(size=(3, 3)).astype(np.float32)}
+    trunk = OnnxTrunk(layout, threads=1, rows=rows)
+    expected = bind_network(layout, arrays)(x)[0]
+    found = bind_network(layout, arrays, trunk)(x)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_it_pays_off_with_convolutions_and_enough_rows() -> None:

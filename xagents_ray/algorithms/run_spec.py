@@ -152,10 +152,10 @@ class RunSpec:
         return (on_gpu and has_images) or (is_whole and not shares_process)
 
     def onnx_rows(self, n_envs: int) -> float:
-        """Return for how many observations ONNX Runtime gets each new weights.
+        """Return on how many rows ONNX Runtime acts with each version of the weights.
 
-        It is 0 if NumPy computes the whole network, and infinite if ONNX Runtime has to
-        compute what it can. `n_envs` is the number of environments of each env actor.
+        They are 0 if NumPy computes the whole network, and infinite if ONNX Runtime has
+        to compute what it can. `n_envs` is the number of environments of an env actor.
         """
         given = self.config.placement.inference
         if given != "auto":

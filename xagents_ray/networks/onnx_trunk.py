@@ -28,8 +28,8 @@ def is_installed() -> bool:
 def trunk_places(layout: Layout, rows: float = math.inf) -> list[int]:
     """Return the indices of the layers that ONNX Runtime can compute for acting.
 
-    They read uint8 images, or other such layers, and have neither noise nor a state.
-    None are returned where there are no convolutions: NumPy is as fast.
+    They are convolutions of uint8 images, and what reads such layers, without noise or
+    a state. On other inputs, NumPy is as fast.
 
     Args:
         layout: the network.
@@ -39,11 +39,11 @@ def trunk_places(layout: Layout, rows: float = math.inf) -> list[int]:
     places = list[int]()
     for i, layer in enumerate(layout.layers):
         is_known = type(layer) in _KINDS and not layer.more_sources
-        is_read = _reads_image(layout, layer.source) or layer.source in places
-        if is_known and is_read and _saved(layer, rows) >= 0:
+        begins = type(layer) is Convolutional and _reads_image(layout, layer.source)
+        is_reached = begins or layer.source in places
+        if is_known and is_reached and _saved(layer, rows) >= 0:
             places.append(i)
-    has_image = any(type(layout.layers[i]) is Convolutional for i in places)
-    return places if has_image else []
+    return places
 
 
 def trunk_gains(layout: Layout, rows: int) -> bool:
@@ -58,7 +58,7 @@ def trunk_gains(layout: Layout, rows: int) -> bool:
 
 
 def _saved(layer: Layer, rows: float) -> float:
-    """Return the seconds that ONNX Runtime saves in a layer with each new weights."""
+    """Return the seconds that ONNX Runtime saves a layer per version of its weights."""
     weights = sum(map(math.prod, layer.shapes.values()))
     gain = rows * _SECONDS_PER_FLOP * layer.flops if layer.flops else 0.0
     return gain - _SECONDS_PER_WEIGHT * weights
@@ -127,14 +127,10 @@ class OnnxTrunk:
         for i in self.places:
             layer = self._layout.layers[i]
             read, own = names[layer.source], arrays
-            if layer.source < 0:
+            if layer.source < 0:  # its kernel has fewer numbers than the images
                 scale = np.float32(self._layout.arrays[-1 - layer.source].scale)
-                if isinstance(layer, Dense):  # or a convolution, which is one
-                    # A kernel has fewer numbers than the images.
-                    kernel = f"{layer.name}/kernel"
-                    own = {**arrays, kernel: arrays[kernel] * scale}
-                else:
-                    read = graph.add("Mul", read, scale)
+                kernel = f"{layer.name}/kernel"
+                own = {**arrays, kernel: arrays[kernel] * scale}
             names[i] = layer.onnx(graph, read, own)
         return graph, [names[i] for i in self._ends]
 
