@@ -1,5 +1,6 @@
 """Which Ray `--address` and RAY_ADDRESS name."""
 
+import importlib
 import os
 import socket
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from xagents_ray.cluster.ray import addresses, connection
+from xagents_ray.cluster.ray import addresses, connection, own_ray
 from xagents_ray.cluster.ray.addresses import check_in_use, resolve
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -137,6 +138,36 @@ def test_the_variable_is_said_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with Signals() as signals, pytest.raises(UserError, match="No Ray cluster answ"):
         connection.start_ray(ConnectionConfig(), 0, signals, said.append)
     assert said == ["Joining the Ray cluster at 127.0.0.1:1 (RAY_ADDRESS)..."]
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "given", "expected"),
+    [(False, None, "60000"), (False, "1000", "1000"), (True, None, None)],
+)
+def test_what_only_the_dashboard_shows_is_measured_rarely_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+    dashboard: bool,
+    given: str | None,
+    expected: str | None,
+) -> None:
+    name = "REPORTER_UPDATE_INTERVAL_MS"
+    monkeypatch.setenv(name, "7")
+    path = "ray.dashboard.modules.reporter.reporter_consts"
+    assert vars(importlib.reload(importlib.import_module(path)))[name] == 7
+    monkeypatch.delenv(name)
+    if given is not None:
+        monkeypatch.setenv(name, given)
+    seen: list[str | None] = []
+
+    def begin(*_: object) -> None:
+        seen.append(os.environ.get(name))
+        raise UserError("enough")
+
+    monkeypatch.setattr(own_ray, "_init_twice", begin)
+    with pytest.raises(UserError, match="enough"):
+        connection.connect_to_ray(None, dashboard, 0)
+    assert seen == [expected]
+    assert os.environ.get(name) == given
 
 
 def test_an_own_ray_sees_nothing_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
