@@ -52,7 +52,8 @@ class RolloutScheduler:
         self._length = config.algorithm.batch_steps
         self._limits = RolloutLimits(calls, config.placement.actor_timeout)
         self._pipeline = config.pipeline
-        self._takes_one, self._at_once = config.algorithm.learns_each_rollout, at_once
+        self._takes_one = config.algorithm.learns_each_rollout
+        self._at_once = at_once
         # With more rollouts, in progress or not taken yet, an asynchronous actor waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False

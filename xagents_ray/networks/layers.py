@@ -293,9 +293,11 @@ def product_with(kernel: FloatArray) -> Callable[[FloatArray], FloatArray]:
     would copy it in each call, which takes longer than the product.
     """
     size, units = kernel.shape
-    most = min(128, _UNPACKED // (_FEW * units))
-    step = max((n for n in range(1, most + 1) if size % n == 0), default=0)
-    if kernel.size < _LARGE or step < 32:
+    step = 0
+    if kernel.size >= _LARGE:
+        most = min(128, _UNPACKED // (_FEW * units))
+        step = max((n for n in range(32, most + 1) if size % n == 0), default=0)
+    if not step:
         return lambda x: x.dot(kernel)  # calls BLAS with less overhead than @
     blocks = kernel.reshape(-1, step, units)
 
