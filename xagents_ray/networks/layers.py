@@ -302,10 +302,12 @@ def product_with(kernel: FloatArray) -> Callable[[FloatArray], FloatArray]:
     blocks = kernel.reshape(-1, step, units)
 
     def product(x: FloatArray) -> FloatArray:
-        if not 1 < len(x) <= _FEW:
-            return x.dot(kernel)
-        parts = x.reshape(len(x), -1, step).swapaxes(0, 1)  # [K / step, B, step]
-        summed: FloatArray = np.matmul(parts, blocks).sum(axis=0)
-        return summed
+        y: FloatArray
+        if 1 < len(x) <= _FEW:
+            parts = x.reshape(len(x), -1, step).swapaxes(0, 1)  # [K / step, B, step]
+            y = np.matmul(parts, blocks).sum(axis=0)
+        else:
+            y = x.dot(kernel)
+        return y
 
     return product
