@@ -228,8 +228,9 @@ class RayDriver:
         self.n_actors = len(self.shares.envs)
         self._actors = start_pool(calls, run.config.placement, self._parts)
         weights, acting = self._learner.available_weights, self._acting_weights
+        at_once = run.requests_at_once(self.learns_on_gpu)
         self._fleet = RolloutScheduler(
-            calls, run.config, self._actors, weights, acting, run.requests_at_once
+            calls, run.config, self._actors, weights, acting, at_once
         )
 
     def _follow_nodes(self) -> None:
@@ -251,8 +252,7 @@ class RayDriver:
             self._calls.meanwhile = lambda: self._fleet.tend_beside(self._env_steps)
             on_policy = self._run.algorithm.on_policy
             waits = on_policy and not self._config.learns_each_rollout
-            wanted = self.n_actors if waits else 1
-            return self._fleet.newest(wanted, env_steps)
+            return self._fleet.newest(self.n_actors if waits else 1, env_steps)
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()
 

@@ -112,7 +112,7 @@ def store_bytes(run: RunSpec) -> int:
         placement = run.config.placement
         best = best_actor_count(n_envs, available_cores())
         count = n_envs if placement.follows_nodes else placement.actor_count or best
-        versions += count * run.requests_at_once
+        versions += count * run.requests_at_once(on_gpu=False)
     weights, state = weights_bytes(run)
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)

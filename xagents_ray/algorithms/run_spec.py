@@ -257,14 +257,16 @@ class RunSpec:
         """Whether each round is learned from when it arrives."""
         return self.algorithm.on_policy and self.config.algorithm.learns_online
 
-    @property
-    def requests_at_once(self) -> int:
-        """Maximum number of rollouts requested of an asynchronous env actor at a time.
+    def requests_at_once(self, on_gpu: bool) -> int:
+        """Return how many rollouts are requested of an asynchronous env actor at once.
 
         A replay takes rollouts of any age: the second one acts with weights that are
-        one rollout older, and its actor doesn't wait for the driver in between.
+        one rollout older, and its actor doesn't wait for the driver in between. There
+        is none where the learner's process acts, which holds the newest weights only.
+        `on_gpu` says whether the learner uses a GPU.
         """
-        return 1 if self.algorithm.on_policy else 2
+        serves = self.serves(on_gpu, shares_process=False)
+        return 1 if self.algorithm.on_policy or serves else 2
 
     @property
     def is_seeded(self) -> bool:

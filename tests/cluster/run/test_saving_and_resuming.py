@@ -240,12 +240,15 @@ def test_an_agent_that_learns_from_single_rollouts_waits_for_one(
     assert ray.now - began == pytest.approx(10 * rollouts, abs=3)
 
 
-@pytest.mark.parametrize(("agent", "at_once"), [("dqn", 2), ("ppo", 1), ("a3c", 1)])
+@pytest.mark.parametrize(
+    ("agent", "inference", "at_once"),
+    [("dqn", "auto", 2), ("dqn", "learner", 1), ("ppo", "auto", 1), ("a3c", "auto", 1)],
+)
 def test_only_env_actors_of_a_replay_have_their_next_request_early(
-    ray: FakeRay, agent: str, at_once: int
+    ray: FakeRay, agent: str, inference: str, at_once: int
 ) -> None:
-    """On-policy, the rollout would be older by one version."""
-    flags = {"asynchronous": True, "policy_lag": 8}
+    """On-policy, the rollout would be older; the learner drops older weights."""
+    flags = {"asynchronous": True, "policy_lag": 8, "inference": inference}
     started = _Started(ray, _EnvActor(500.0), agent=agent, **flags)
     started.driver._fleet.tend(0)
     asked = [name for name, _ in ray.actors[-1].asked]
