@@ -177,6 +177,7 @@ def test_who_uses_it(given: str, rows: float, monkeypatch: pytest.MonkeyPatch) -
     assert (policy._trunk is None) == (rows == 0)
     monkeypatch.setattr(base, "is_installed", lambda: False)
     assert setup.make_policy(run.spec)._trunk is None
+    assert (run.onnx_rows(1) > 0) == (given == "onnx" or given == "auto")
 
 
 def test_env_actors_act_on_few_or_many_rows() -> None:

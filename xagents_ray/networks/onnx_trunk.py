@@ -60,6 +60,7 @@ def trunk_gains(layout: Layout, rows: int) -> bool:
 def _saved(layer: Layer, rows: float) -> float:
     """Return the seconds that ONNX Runtime saves a layer per version of its weights."""
     weights = sum(map(math.prod, layer.shapes.values()))
+    # Infinitely many rows of a layer without operations would be NaN.
     gain = rows * _SECONDS_PER_FLOP * layer.flops if layer.flops else 0.0
     return gain - _SECONDS_PER_WEIGHT * weights
 

@@ -1,7 +1,7 @@
 """Which Ray `--address` and RAY_ADDRESS name."""
 
-import importlib
 import os
+import runpy
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,7 +153,7 @@ def test_what_only_the_dashboard_shows_is_measured_rarely_without_it(
     name = "REPORTER_UPDATE_INTERVAL_MS"
     monkeypatch.setenv(name, "7")
     path = "ray.dashboard.modules.reporter.reporter_consts"
-    assert vars(importlib.reload(importlib.import_module(path)))[name] == 7
+    assert runpy.run_module(path)[name] == 7
     monkeypatch.delenv(name)
     if given is not None:
         monkeypatch.setenv(name, given)
