@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib
 import os
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,10 @@ from xagents_ray.core.process import paused_gc, quiet_stderr, without_packages
 from xagents_ray.core.trajectory import Array
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# TensorFlow reads this once, and by default uses oneDNN only on CPUs with instructions
+# for neural networks. With AVX2 alone, convolutions learn 1.5 to 2 times as fast, too.
+if platform.machine() in {"x86_64", "AMD64"}:
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # The log level doesn't affect what TensorFlow prints during its import, of which the
 # garbage collector took a fifth. Keras imports what it draws with if that is installed:
 # a quarter of the time, although unused here.

@@ -1,5 +1,9 @@
 """TensorFlow's process-wide settings."""
 
+import os
+import platform
+import subprocess
+import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -36,6 +40,12 @@ ARRAYS = [
     np.int64(7),
     np.float64(0.1),
 ]
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+_ONEDNN = """
+from xagents_ray.learners import runtime
+from tensorflow.python.util import _pywrap_util_port
+print(_pywrap_util_port.IsMklEnabled())
+"""
 ROOMS = "core", "learners", "learners.math", "networks"
 MODULES = {
     f"xagents_ray.{room}.{each.name}": import_module(f"xagents_ray.{room}.{each.name}")
@@ -116,3 +126,20 @@ def test_a_release_without_rules_is_left_as_it_is() -> None:
     config = SimpleNamespace()
     _leave_plain_modules(config)
     assert not vars(config)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="TensorFlow has oneDNN there",
+)
+def test_onednn_computes_unless_the_user_says_no() -> None:
+    """TensorFlow would leave it out on CPUs without instructions for networks."""
+    usual = {name: each for name, each in os.environ.items() if name != ONEDNN}
+    environments = usual, usual | {ONEDNN: "0"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _ONEDNN], env=each, stdout=subprocess.PIPE, text=True
+        )
+        for each in environments
+    ]
+    assert [each.communicate()[0] for each in started] == ["True\n", "False\n"]
