@@ -140,20 +140,34 @@ def test_the_variable_is_said_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == ["Joining the Ray cluster at 127.0.0.1:1 (RAY_ADDRESS)..."]
 
 
-@pytest.mark.parametrize(
-    ("dashboard", "given", "expected"),
-    [(False, None, "60000"), (False, "1000", "1000"), (True, None, None)],
+REPORTER = (
+    "ray.dashboard.modules.reporter.reporter_consts",
+    "REPORTER_UPDATE_INTERVAL_MS",
 )
-def test_what_only_the_dashboard_shows_is_measured_rarely_without_it(
+MONITOR = "ray._private.log_monitor", "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD"
+
+
+@pytest.mark.parametrize(
+    ("variable", "dashboard", "given", "expected"),
+    [
+        (REPORTER, False, None, "60000"),
+        (REPORTER, False, "1000", "1000"),
+        (REPORTER, True, None, None),
+        (MONITOR, True, None, "0"),
+        (MONITOR, False, "9", "9"),
+    ],
+)
+def test_what_few_need_is_measured_and_listed_rarely(
     monkeypatch: pytest.MonkeyPatch,
+    variable: tuple[str, str],
     dashboard: bool,
     given: str | None,
     expected: str | None,
 ) -> None:
-    name = "REPORTER_UPDATE_INTERVAL_MS"
+    """Without the dashboard, nobody sees statistics of each process."""
+    module, name = variable
     monkeypatch.setenv(name, "7")
-    path = "ray.dashboard.modules.reporter.reporter_consts"
-    assert runpy.run_module(path)[name] == 7
+    assert runpy.run_module(module)[name] == 7
     monkeypatch.delenv(name)
     if given is not None:
         monkeypatch.setenv(name, given)
