@@ -23,7 +23,8 @@ _SMALLEST_STORE = 128 * 2**20
 _USUAL = {"RAY_worker_niceness": "0", "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0"}
 """With Ray's own niceness of 15, other busy processes would starve the workers.
 
-With as many log files, the log monitor lists them every 0.5 s and not every 0.1 s.
+The log monitor looks for new files ten times a second while it has fewer than that
+number, otherwise twice.
 """
 _UNSEEN = {"REPORTER_UPDATE_INTERVAL_MS": "60000"}
 """Only the dashboard shows what Ray's agent asks each process every 5 s.
