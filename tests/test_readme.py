@@ -20,7 +20,14 @@ def test_speeds_beside_others_are_those_that_were_recorded() -> None:
     stored = ROOT / "benchmarks" / "results" / "cpu-2.json"
     results = read(json.loads(stored.read_text(encoding="utf-8")))
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    zen3 = ("zen3", "zen3-dqn-pong", "zen3-pong")
+    zen3 = (
+        "zen3",
+        "zen3-dqn-pong",
+        "zen3-pong",
+        "zen3-pendulum",
+        "zen3-bipedalwalker",
+        "zen3-lstm",
+    )
     more = ("more", "ppo-cartpole", "off-policy", "zen5", *zen3, "amx")
     for name in (f"cpu-2-{each}.json" for each in more):
         newer = ROOT / "benchmarks" / "results" / name
