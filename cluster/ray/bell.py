@@ -1,6 +1,7 @@
 """Wakes the driver when a call has ended, however many it waits for."""
 
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -10,12 +11,13 @@ class Bell:
 
     Attributes:
         has_rung: event that is set when the bell is rung.
-        ended: the item and the future of each call that has ended, oldest first.
+        ended: the item and the future of each call that has ended, and the time at
+            which it ended, oldest first.
     """
 
     def __init__(self) -> None:
         self.has_rung = threading.Event()
-        self.ended: deque[tuple[Any, Any]] = deque()
+        self.ended: deque[tuple[Any, Any, float]] = deque()
 
     def watch(self, reference: Any, item: Any = None) -> None:
         """Ring once a call has ended; with an item, add it to `ended` before.
@@ -28,7 +30,7 @@ class Bell:
 
         def end(future: Any) -> None:
             while items:
-                self.ended.append((items.pop(), future))
+                self.ended.append((items.pop(), future, time.monotonic()))
             self.has_rung.set()
 
         reference.future().add_done_callback(end)

@@ -23,13 +23,16 @@ class StoreBackoff:
         """Go back to the shortest pause after a successful attempt."""
         self._pause, self._began = _PAUSES[0], math.inf
 
-    def wait(self) -> None:
+    def wait(self, calls: int = 0) -> None:
         """Pause after a failed attempt.
 
+        Args:
+            calls: number of calls that are counted as failed for lack of room.
         Raises:
             Broken: no attempt has succeeded for too long.
             Stopped: a shutdown was requested.
         """
+        self._calls.log.count("calls without room in the object store", calls)
         now = time.monotonic()
         full = "Ray's object store and the disk that it spills to are full"
         remedy = (

@@ -1,5 +1,6 @@
 """The share of a run's environments that one env actor steps, and its rollouts."""
 
+import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ class RolloutCall:
     trajectory: Any
     report: Any
     ended: Any = None  # future of the report, which is ready; None before
+    ended_at: float = math.inf  # time when the report was ready
     began: float | None = None  # time when the weights were ready; None before
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection, tls
-from xagents_ray.cluster.ray.calls import LateError, RayCalls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.actor_slot import FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
@@ -19,9 +19,9 @@ from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.cluster.run.start_actors import start_pool
+from xagents_ray.cluster.run.states import fetch_actors, fetch_learner
 from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.cluster.run.supervision import RaySupervision
-from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
@@ -31,7 +31,6 @@ from xagents_ray.run.driver import Snapshot
 from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0
-_STATE_SECONDS = 60.0
 _SESSIONS = 2**32
 """Replacements' session numbers are smaller; each new set of env actors adds this."""
 
@@ -70,7 +69,7 @@ class RayDriver:
             run.algorithm.name, calls.log, self._fleet, self._learner.snapshot
         )
         self._round: list[FinishedRollout] = []
-        self._env_steps = 0
+        self._env_steps, self._is_inserting = 0, False
 
     @property
     def replay_size(self) -> int | None:
@@ -94,12 +93,13 @@ class RayDriver:
         kept, fill, seconds = self._round, None, 0.0
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
+            self._is_inserting = True
             self._update_priorities(self._shards)
             fill = self._shards.insert(
                 [rollout.trajectory for rollout in kept],
                 [rollout.envs for rollout in kept],
             )
-            seconds = self._shards.seconds
+            seconds, self._is_inserting = self._shards.seconds, False
         self._calls.log.count("rollouts older than --policy-lag", len(stale))
         reports = [rollout.report for rollout in kept]
         lags = [newest - report.weights_version for report in reports]
@@ -135,7 +135,9 @@ class RayDriver:
 
     def snapshot(self, with_actors: bool) -> Snapshot:
         """Return references to copies of the learner's and the env actors' states."""
-        actors, is_at_rest = [], self._pipeline.policy_lag == 0
+        # After an interrupted insertion, the env actors are ahead of the counts.
+        is_at_rest = self._pipeline.policy_lag == 0 and not self._is_inserting
+        actors = []
         # Without the states of all env actors, a resumed run starts new episodes.
         if with_actors and is_at_rest and self._actors.are_idle:
             actors = [slot.actor.state.remote() for slot in self._actors.live]
@@ -144,49 +146,31 @@ class RayDriver:
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
         """Return a snapshot with its references resolved; None if data is lost."""
         began = time.monotonic()
-        learner = self._fetch_learner(snapshot.learner)
+        learner = fetch_learner(self._calls, snapshot.learner, self._patience)
         if learner is None:
             return None
-        return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
+        return Snapshot(learner, self._states_of(snapshot.actors, began))
 
     def state(self) -> Snapshot:
         """Return the newest available state of the learner and the env actors."""
         began, snapshot, learner = time.monotonic(), self.snapshot(True), None
         if not self._learner.is_missing:
-            learner = self._fetch_learner(snapshot.learner)
+            learner = fetch_learner(self._calls, snapshot.learner, self._patience)
         if learner is None:
-            is_final = self._calls.is_ending or self._learner.is_missing
-            last = self._learner.snapshot
-            learner = last.arrays if is_final else self._learner.state()
-        return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
+            learner = self._last_state()
+        return Snapshot(learner, self._states_of(snapshot.actors, began))
 
-    def _fetch_learner(self, reference: Any) -> dict[str, Array] | None:
-        """Return the arrays of the learner's state; None if they are lost."""
-        if self._calls.is_lost:
-            self._calls.begin_saving()
-        try:
-            return self._calls.get(reference, _STATE_SECONDS, self._patience)
-        except (self._ray.exceptions.RayError, LateError):
-            return None
-        except Stopped:
+    def _last_state(self) -> dict[str, Array]:
+        """Return the learner's state after its newest one could not be fetched."""
+        if not self._learner.is_missing:
+            if not self._calls.is_ending:
+                return self._learner.state()
             if not self._calls.is_lost:
-                raise
-        except Broken:
-            if not self._calls.is_saving:
-                raise
-        return None
+                self._learner.report_loss()  # it died after a signal
+        return self._learner.snapshot.arrays
 
-    def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return all actors' states; [] if one is late, counting from `began`."""
-        actors = []
-        try:
-            for each in references:
-                waited = time.monotonic() - began
-                left = _STATE_SECONDS - waited
-                actors.append(self._calls.get(each, left, self._patience - waited))
-        except (self._ray.exceptions.RayError, LateError, Broken, Stopped):
-            return []
-        return actors
+    def _states_of(self, references: Sequence[Any], began: float) -> list[Any]:
+        return fetch_actors(self._calls, references, began, self._patience)
 
     def save_replay(self, directory: Path) -> None:
         if self._shards is not None:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xagents_ray.cluster.ray.calls import FailureLog
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.inquiry import inquire
 from xagents_ray.cluster.run.claims import count_fitting
 from xagents_ray.cluster.run.nodes import (
     Bundle,
@@ -42,8 +43,7 @@ class ElasticClaims:
     environment. Ray itself moves a claim whose node is lost to cores that become free.
 
     Args:
-        ray: the module `ray`.
-        log: the log whose warnings announce the changes.
+        calls: Ray calls, whose log announces the changes.
         claims: claims that the run has at its start.
         n_envs: number of environments of the run.
         cpus: number of cores that each further claim holds.
@@ -57,8 +57,7 @@ class ElasticClaims:
 
     def __init__(
         self,
-        ray: Any,
-        log: FailureLog,
+        calls: RayCalls,
         claims: Sequence[ActorClaim],
         n_envs: int,
         cpus: float,
@@ -66,7 +65,7 @@ class ElasticClaims:
         request: Callable[[list[Bundle]], None],
         name: Callable[[], str],
     ) -> None:
-        self._ray, self._log, self.claims = ray, log, [*claims]
+        self._calls, self._ray, self.claims = calls, calls.ray, [*claims]
         self._n_envs, self._cpus = n_envs, cpus
         self._request, self._name = request, name
         self._all = [*claims]  # also those whose nodes are lost
@@ -86,15 +85,19 @@ class ElasticClaims:
         if now - self._looked_at < _LOOK_SECONDS:
             return False
         self._looked_at = now
-        self._take_granted(now)
-        self._claim_more(now)
-        lost = lost_claims(self._ray, self._all)
+        lost = inquire(self._calls, lambda: self._look(now))
         live = [claim for n, claim in enumerate(self._all) if n not in lost]
         if not live or live == self.claims or now - self._changed_at < _REST_SECONDS:
             return False
         self._announce(live)
         self.claims, self._changed_at = live, now
         return True
+
+    def _look(self, now: float) -> set[int]:
+        """Take and make claims; return the numbers of those that are lost."""
+        self._take_granted(now)
+        self._claim_more(now)
+        return lost_claims(self._ray, self._all)
 
     def release(self) -> None:
         """Release the further claims, and take back what the autoscaler was told."""
@@ -142,7 +145,7 @@ class ElasticClaims:
             changes.append(f"{pluralize(left, 'env actor')} left with lost nodes")
         sizes = {*EnvShares.of(self._n_envs, len(live), self.cores).envs}
         each = " or ".join(map(str, sorted(sizes)))
-        self._log.warn(
+        self._calls.log.warn(
             f"{', '.join(changes)}: {pluralize(len(live), 'env actor')}, {each} "
             f"environment{'s' * (sizes != {1})} each, all of which begin new episodes; "
             "the run isn't reproducible"

@@ -80,10 +80,10 @@ class LastSnapshot:
         self._take_copy()
         if self._copy is not None and not self._calls.lost([self._copy.reference]):
             self._begin()
+        self._take_transfer()
         while self._transfer is not None and not self._calls.shutdown_requested():
+            self._calls.ready([], _POLL_SECONDS)
             self._take_transfer()
-            if self._transfer is not None:
-                self._calls.ready([], _POLL_SECONDS)
 
     def refresh(self, actor: Any, phase: int) -> None:
         """Fetch the newest copy if it is due; request the next one.

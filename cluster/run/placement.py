@@ -10,6 +10,7 @@ from xagents_ray.actors.actor_setup import ActorSetup
 from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.inquiry import inquire
 from xagents_ray.cluster.ray.user_folder import export_folder
 from xagents_ray.cluster.run.acting_services import EnvActorService, EvaluatorService
 from xagents_ray.cluster.run.elastic import (
@@ -56,11 +57,11 @@ class RunParts:
         definitions: tuple[bytes, ...],
         has_claim: bool = False,
     ) -> None:
-        self._ray, self._run = calls.ray, run
+        self._calls, self._ray, self._run = calls, calls.ray, run
         self._variables = worker_variables(run.config.placement, os.environ)
         self._folder = export_folder(calls.ray)
         self._definitions = (*self._folder, *definitions)
-        self._closing, self._log = calls.closing, calls.log
+        self._closing = calls.closing
         self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         with ExitStack() as held:  # a Ray of the user may continue
             self._reserved = reserve(calls, run, has_claim)
@@ -120,8 +121,7 @@ class RunParts:
             "so the run isn't reproducible.",
         )
         return ElasticClaims(
-            self._ray,
-            self._log,
+            self._calls,
             claims,
             config.env.n_envs,
             config.placement.actor_cpus or 1.0,
@@ -183,7 +183,7 @@ class RunParts:
 
     def lost_claims(self) -> Collection[int]:
         """Return the env actors whose claims are not on a live node."""
-        return lost_claims(self._ray, self._claims)
+        return inquire(self._calls, lambda: lost_claims(self._ray, self._claims))
 
     def _env_actor(self, number: int, options: dict[str, Any]) -> Any:
         share, first = self.shares.envs[number], self.shares.bounds[number]

@@ -48,7 +48,7 @@ class RolloutLimits:
     def add(self, call: RolloutCall, seconds: float) -> None:
         """Count a finished rollout that took `seconds` in its env actor."""
         if call.began is not None:  # an actor behind a slow network doesn't hang
-            seconds = max(seconds, time.monotonic() - call.began)
+            seconds = max(seconds, call.ended_at - call.began)
         self._seconds.append(seconds)
         self._least = max(self._least, _LONGEST * seconds)
 

@@ -168,8 +168,8 @@ class RolloutScheduler:
         """Take the results of the calls that have ended, in each actor's order."""
         ended = self._calls.bell.ended
         while ended:
-            (slot, call), future = ended.popleft()
-            call.ended = future
+            (slot, call), future, ended_at = ended.popleft()
+            call.ended, call.ended_at = future, ended_at
             while slot.calls and slot.calls[0].ended is not None:
                 self._collect(slot)
 
@@ -262,10 +262,9 @@ class RolloutScheduler:
     def _request_deferred(self) -> None:
         """After a pause, repeat requests that failed due to a full object store."""
         deferred, self._deferred = self._deferred, []
-        self._log.count("calls without room in the object store", len(deferred))
-        self._backoff.wait()
+        self._backoff.wait(calls=len(deferred))
         for slot, env_steps in deferred:
-            if slot.actor is not None:
+            if slot.is_ready:  # not for a replacement, whose start may fail
                 self._request(slot, self._weights(), env_steps)
 
     def _request(self, slot: ActorSlot, weights: Any, env_steps: int) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.ray.inquiry import inquire
 from xagents_ray.cluster.run.claims import memory_claims, unclaimed
 from xagents_ray.cluster.run.nodes import Bundle, has_memory, lost_bundles, nodes_of
 from xagents_ray.cluster.run.preflight import shard_bytes
@@ -33,7 +34,7 @@ class ShardClaims:
     """
 
     def __init__(self, calls: RayCalls, run: RunSpec) -> None:
-        self._ray, self._group = calls.ray, None
+        self._calls, self._group = calls, None
         self._claims = dict[int, int]()  # bytes of each shard that has a bundle
         self.notes: tuple[str, ...] = ()
         if run.config.algorithm.replay is None:
@@ -60,12 +61,13 @@ class ShardClaims:
         if self._group is None or number not in self._claims:
             return None
         bundle = [*self._claims].index(number)
-        if lost_bundles(self._ray, self._group, [bundle]):
+        ray, group = self._calls.ray, self._group
+        if inquire(self._calls, lambda: lost_bundles(ray, group, [bundle])):
             return None
-        strategy = strategy_within(self._ray, self._group, bundle)
+        strategy = strategy_within(ray, group, bundle)
         return {"num_cpus": 0, "scheduling_strategy": strategy}
 
     def release(self) -> None:
         """Release the memory."""
         if self._group is not None:
-            self._ray.util.remove_placement_group(self._group)
+            self._calls.ray.util.remove_placement_group(self._group)

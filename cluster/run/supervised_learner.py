@@ -83,7 +83,7 @@ class SupervisedLearner:
         """Resume a new learner from a state."""
         self.snapshot.keep(arrays, 0)
         self.snapshot.restart()
-        self._get(self.actor.restore.remote(self.snapshot.arrays))
+        self.call("restore", self.snapshot.arrays)
         self._publish_restored()
 
     def learn(self, phase: RequestedPhase) -> None:
@@ -114,7 +114,7 @@ class SupervisedLearner:
                 return self._get(call, patience=self._patience)
             except self._calls.ray.exceptions.RayError as error:
                 if self._calls.is_full(error):
-                    self._wait_for_room()
+                    self._backoff.wait(calls=1)
                 else:
                     self._recover(actor, error)
 
@@ -126,6 +126,21 @@ class SupervisedLearner:
         except (Broken, MemoryError) as error:
             self._log.warn(str(error))
         return self.snapshot.arrays
+
+    def report_loss(self) -> None:
+        """Count the death of the learner; raise Broken after too many.
+
+        The newest copy of its state becomes the snapshot.
+        """
+        self.snapshot.collect()
+        is_ending, lost = self._calls.is_ending, self.snapshot.newer_updates
+        self._is_abandoned = is_ending
+        if not is_ending:
+            self._count_failure("Its process died")
+        self._log.count("learners")
+        self._log.count("updates", lost)
+        now = "not replaced" if is_ending else "restored from its last snapshot"
+        self._log.warn(f"The learner died; it is {now}, {lost} updates are lost")
 
     def available_weights(self, lost: Any = None) -> Any:
         """Return available weights; publish those again that a call lacked, `lost`."""
@@ -158,7 +173,7 @@ class SupervisedLearner:
                 self._log.count("batches with lost parts")
                 self._repeat_oldest()
             elif self._calls.is_full(error):
-                self._wait_for_room()
+                self._backoff.wait(calls=1)
                 self._repeat_oldest()
             else:
                 self._recover(actor, error)
@@ -219,10 +234,6 @@ class SupervisedLearner:
                 if waited > limit or time.monotonic() - heard > _SILENT_SECONDS:
                     self._calls.kill(self.actor)
 
-    def _wait_for_room(self) -> None:
-        self._log.count("calls without room in the object store")
-        self._backoff.wait()
-
     def _repeat_oldest(self) -> None:
         """Request the oldest phase again, as the newest, without its lost data."""
         phase = self._phases[0]
@@ -259,15 +270,14 @@ class SupervisedLearner:
     def _recover(self, failed: Any, error: BaseException) -> None:
         """Restore a dead learner from its last snapshot, and repeat its phases."""
         if self._calls.is_full(error):
-            self._wait_for_room()
+            self._backoff.wait(calls=1)
         elif not self._calls.is_death(error):
             raise learner_failure(error) from None
         if failed is not self.actor:
             return  # a nested wait has already recovered it
         if self._is_abandoned:
             raise Stopped
-        self.snapshot.collect()
-        self._report_loss()
+        self.report_loss()
         self._calls.kill(failed)
         self.snapshot.restart()
         if self._calls.is_ending:
@@ -292,16 +302,6 @@ class SupervisedLearner:
         self._publish_restored()
         for phase in self._phases:
             self._request(phase)
-
-    def _report_loss(self) -> None:
-        """Count the death of the learner; raise Broken after too many."""
-        is_ending, lost = self._calls.is_ending, self.snapshot.newer_updates
-        if not is_ending:
-            self._count_failure("Its process died")
-        self._log.count("learners")
-        self._log.count("updates", lost)
-        now = "not replaced" if is_ending else "restored from its last snapshot"
-        self._log.warn(f"The learner died; it is {now}, {lost} updates are lost")
 
     def _abandon(self) -> NoReturn:
         """Drop all phases and stop: the run ends with the snapshot."""

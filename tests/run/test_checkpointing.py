@@ -10,9 +10,11 @@ from fake_driver import FakeDriver, learned_in, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.policy.card import read_card
 from xagents_ray.run.checkpointing import CheckpointPolicy
+from xagents_ray.run.driver import Snapshot
 from xagents_ray.run.run_state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import (
@@ -133,6 +135,26 @@ def test_of_equal_evaluations_the_first_one_is_the_best() -> None:
         run.evaluate(40.0)
     run.end()
     assert run.best == (1, 40.0)
+
+
+@pytest.mark.parametrize("error", [Stopped(), Broken("Ray is lost.")])
+def test_a_best_state_that_does_not_arrive_is_unsaved(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest one is still written."""
+    run = Saved()
+    run.act(500, 400, 300)
+
+    def fetch(snapshot: Snapshot) -> Snapshot:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run.driver, "fetch", fetch)
+        run.end()
+    assert run.saver.unsaved == ["the best state (3 env steps)"]
+    assert run.steps == [3] and best_checkpoint(run.directory.checkpoints) is None
+    run.end()
+    assert run.saver.unsaved == [] and run.best == (3, None)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.policy_card import policy_card, training_facts
@@ -161,9 +161,13 @@ class CheckpointPolicy:
         """Write the best state, if there is one that has not been written."""
         if self._best is None:
             return
-        (taken, facts), self._best = self._best, None
+        taken, facts = self._best
         self._best_at = time.monotonic()
-        snapshot = self._driver.fetch(taken)
+        try:
+            snapshot = self._driver.fetch(taken)
+        except (Broken, Stopped):
+            return  # it stays unsaved; the newest state is still to be written
+        self._best = None
         if snapshot is None:
             self._lose_best(facts["progress"]["env_steps"])
             return

@@ -1,5 +1,6 @@
 """With --n-actors auto, env actors follow the nodes of a cluster, here a fake one."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import elastic, nodes, placement, reservation
 from xagents_ray.cluster.run.placement import RunParts
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
 
@@ -132,6 +133,18 @@ def test_env_actors_join_with_nodes_and_leave_with_them(changing: _Cluster) -> N
     assert run.after(60) == 1
     assert run.shares == "4 × 1, 2 × 2"
     assert "2 env actors joined: 6" in run.calls.log.take_warnings()[0]
+
+
+def test_a_lost_ray_ends_the_run_while_its_nodes_are_looked_at(
+    changing: _Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself would wait for its control process, and then end this process."""
+    run, ended = _Parts(changing), threading.Event()
+    monkeypatch.setattr(changing, "nodes", lambda: ended.wait(60) and [])
+    monkeypatch.setattr(run.calls, "_is_lost", lambda: True)
+    with pytest.raises(Broken):
+        run.after(10)
+    ended.set()
 
 
 def test_there_are_no_more_env_actors_than_environments(changing: _Cluster) -> None:

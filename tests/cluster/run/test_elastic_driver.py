@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_ray import FakeActor, FakeRay, Takes
+from fake_ray import NEVER, FakeActor, FakeRay, Takes
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import driver as drivers
 from xagents_ray.cluster.run import supervision as supervisions
 from xagents_ray.core.env_shares import EnvShares
+from xagents_ray.core.errors import Stopped
 from xagents_ray.core.reports import Collected
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.core.trajectory import Fill, RolloutReport
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
@@ -59,17 +60,28 @@ class _Learner:
         return Takes(2.0, {"number": np.array(0)})
 
 
+class _Shard:
+    seconds = 1.0  # of an insertion
+
+    def start(self) -> int:
+        return 1
+
+    def insert(self, *trajectories: Any) -> Takes:
+        return Takes(self.seconds, (Fill(len(trajectories), False), self.seconds))
+
+
 class _Run:
     """A run whose next change of shares is set by the test."""
 
     def __init__(self, ray: FakeRay, starts: float = 5.0, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 9_999, "n_envs": N_ENVS}
-        row = find_algorithm("ppo")
+        row = find_algorithm(settings.pop("agent", "ppo"))
         given |= {"n_actors": "auto", **settings}
         run = prepare_run(row, Config.of(row.config, given))
         signals, self.made, self.next = Signals(), list[FakeActor](), 0
+        self.learners = list[FakeActor]()
         signals.on_first = None
-        self._ray, self._starts = ray, starts
+        self._ray, self._starts, self.shard = ray, starts, _Shard()
         self.parts: Any = SimpleNamespace(
             shares=EnvShares.of(N_ENVS, 2, 2),
             notes=(),
@@ -77,8 +89,8 @@ class _Run:
             env_actor_elsewhere=None,
             learns_on_gpu=False,
             lost_claims=tuple,
-            learner=lambda: FakeActor(ray, _Learner()),
-            shard=None,
+            learner=self.make_learner,
+            shard=lambda number: FakeActor(ray, self.shard),
             evaluator=None,
             follow_nodes=self.follow_nodes,
         )
@@ -90,6 +102,10 @@ class _Run:
         actor = _EnvActor(self.parts.shares.envs[number])
         self.made.append(FakeActor(self._ray, actor, self._starts))
         return self.made[-1]
+
+    def make_learner(self) -> FakeActor:
+        self.learners.append(FakeActor(self._ray, _Learner()))
+        return self.learners[-1]
 
     def follow_nodes(self) -> bool:
         count, self.next = self.next, 0
@@ -222,3 +238,41 @@ def test_an_actor_that_does_not_start_is_not_waited_for(ray: FakeRay) -> None:
     began = ray.now
     assert _sizes(run.phase()) == [4]
     assert 120 < ray.now - began < 200
+
+
+DQN = {"agent": "dqn", "n_actors": 2, "buffer_initial_size": 8, "buffer_batch_size": 8}
+
+
+def test_env_actors_are_not_saved_ahead_of_the_counts(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal ends the wait for an insertion, whose rollouts nobody has counted."""
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    run = _Run(ray, **DQN)
+    run.driver.collect(0)
+    assert len(run.driver.state().actors) == 2
+    run.shard.seconds, end = NEVER, ray.now + ROLLOUT_SECONDS + 1.0
+
+    def press() -> None:
+        if ray.now > end:
+            run.calls._signals.press(15)
+
+    run.calls.meanwhile = press
+    with pytest.raises(Stopped):
+        run.driver.collect(0)
+    assert run.driver.state().actors == []
+
+
+def test_updates_lost_with_a_learner_after_a_signal_are_counted(ray: FakeRay) -> None:
+    """It dies while env actors step, and nobody waits for it."""
+    run = _Run(ray)
+    run.phase()
+    before = run.driver.supervision.failures
+    run.calls._signals.press(15)
+    run.learners[0].die()
+    assert run.driver.state().learner == {"number": 0}
+    assert run.driver.supervision.failures == {**before, "learners": 1, "updates": 1}
+    (warning,) = run.calls.log.take_warnings()
+    assert "The learner died; it is not replaced, 1 updates are lost" in warning
+    assert run.driver.state().learner == {"number": 0}
+    assert run.driver.supervision.failures["learners"] == 1

@@ -1,5 +1,6 @@
 """Env actors that fail, don't start or are slow; Ray is a fake with its own clock."""
 
+import math
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
 from ray.exceptions import (
     ActorDiedError,
     ObjectLostError,
+    OutOfDiskError,
     OutOfMemoryError,
     RayTaskError,
 )
@@ -708,6 +710,22 @@ def test_limits_follow_the_newest_hundred_rollouts(ray: FakeRay) -> None:
     assert limits._limit() == 10 * 30.0
 
 
+def test_a_busy_driver_does_not_make_rollouts_long(ray: FakeRay) -> None:
+    """It restores a learner, say, while the second rollout ends; the fourth hangs."""
+
+    def make(_: int, before: int) -> FakeActor:
+        last = math.inf if before else 3
+        return _actor(ray, roll=lambda number: (1.0 if number <= last else NEVER, 0))
+
+    started = _Started(ray, make, 1, policy_lag=1)
+    started.round()
+    ray.sleep(1_000)
+    started.round()
+    seconds = [started.round()[1] for _ in range(2)]
+    assert started.made == [2]
+    assert 60 < sum(seconds) < 70
+
+
 def test_a_round_ends_at_its_deadline_without_slow_actors(ray: FakeRay) -> None:
     def make(number: int, _: int) -> FakeActor:
         return _actor(ray, roll=lambda _: (1.0 + 9 * number, 0))
@@ -884,6 +902,29 @@ def test_rollouts_without_room_are_requested_again_after_a_pause(ray: FakeRay) -
     assert started.log.counts == {"calls without room in the object store": 4}
     (warning,) = started.log.warnings
     assert "object store" in warning
+
+
+def test_a_replacement_gets_no_request_before_it_has_started(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it dies in its start, after a pause for lack of room."""
+    no_room = RayTaskError("rollout", "", OutOfDiskError(""))
+    first = iter([(1.0, no_room), (1.0, ActorDiedError())])
+
+    def make(number: int, before: int) -> FakeActor:
+        if before == 0:
+            return _actor(ray, roll=lambda _: next(first))
+        made = _actor(ray, starts=3.0)
+        if before == 1:
+            made.die()
+        return made
+
+    started, end = _Started(ray, make, 1, policy_lag=1), ray.now + 100
+    monkeypatch.setattr(started.calls, "shutdown_requested", lambda: ray.now > end)
+    started.fleet.launch(Ref(1), 0)
+    ray.sleep(5)  # both rollouts have ended
+    assert len(started.fleet.round()) == 1
+    assert started.made == [3]
 
 
 def test_a_store_that_stays_full_ends_the_run_with_a_sentence(ray: FakeRay) -> None:

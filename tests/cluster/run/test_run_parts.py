@@ -7,10 +7,12 @@ import pytest
 
 from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import placement
 from xagents_ray.cluster.run.elastic import ActorClaim
 from xagents_ray.cluster.run.placement import RunParts, remote_class
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.run.prepare import build_run
 from xagents_ray.run.worker_variables import worker_variables
@@ -126,6 +128,7 @@ def test_claims_are_lost_whose_bundles_are_on_no_live_node(
         nodes=lambda: nodes,
         util=SimpleNamespace(placement_group_table=lambda group: table),
     )
+    parts._calls = RayCalls(parts._ray, Signals())
     assert list(parts.lost_claims()) == lost
     # Its parts share the cores of a Ray task.
     parts._claims = [claim._replace(group=None) for claim in parts._claims]

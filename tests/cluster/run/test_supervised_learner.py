@@ -211,6 +211,15 @@ def test_a_resumed_learner_publishes_above_its_earlier_versions(ray: FakeRay) ->
     assert setup.learner.snapshot.newer_updates == 1
 
 
+def test_a_learner_that_dies_as_a_run_is_resumed_is_replaced(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    setup.actors[0].die()
+    setup.learner.restore({"learned": np.array(7), VERSION: np.array(40)})
+    assert ray.get(setup.learner.available_weights()) > 40
+    assert setup.services[1].learned == [None] * 7
+    assert setup.log.counts == {"learners": 1}
+
+
 def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
     snapshot = LastSnapshot(RayCalls(None, Signals()))
     snapshot.add(1, 1)
