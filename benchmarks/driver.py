@@ -124,7 +124,9 @@ def wake_seconds(actors: int, burst: int) -> float:
     calls, requested = RayCalls(_Ray(), Signals()), deque[_Result]()
     pool = ActorPool(calls, [1] * actors, lambda _: _Actor(requested), 3)
     weights = _Result()
-    fleet = RolloutScheduler(calls, config, pool, lambda *_: weights, lambda: weights)
+    fleet = RolloutScheduler(
+        calls, config, pool, lambda *_: weights, lambda: weights, lambda: None
+    )
     shards = ReplayShards(
         calls,
         _SHARDS,

@@ -214,7 +214,7 @@ class RayDriver:
         weights, acting = self._learner.available_weights, self._acting_weights
         at_once = run.requests_at_once(self.learns_on_gpu)
         self._fleet = RolloutScheduler(
-            calls, run.config, self._actors, weights, acting, at_once
+            calls, run.config, self._actors, weights, acting, self._ping, at_once
         )
 
     def _follow_nodes(self) -> None:
@@ -239,6 +239,9 @@ class RayDriver:
             return self._fleet.newest(self.n_actors if waits else 1, env_steps)
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()
+
+    def _ping(self) -> None:
+        self._learner.call("ping")
 
     def _acting_weights(self) -> Any:
         """Return a reference to ready weights after a learner failed to act with some.

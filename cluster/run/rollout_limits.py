@@ -13,6 +13,8 @@ _TIMEOUT = 60.0
 """Time limit of a rollout, or a multiple of the longest or median one if that is more.
 A reset may take much longer than the other steps of a rollout."""
 _LONGEST, _MEDIANS = 3, 10
+_WEIGHTS_SECONDS = 120.0
+"""Time after which rollouts that wait for weights make the learner suspect."""
 
 _Running = OrderedDict[RolloutCall, ActorSlot]
 """Calls in the order in which they began."""
@@ -32,6 +34,7 @@ class RolloutLimits:
         self._least = _TIMEOUT  # limit for any rollout
         # Calls whose weights were not ready yet, by the reference to these.
         self._waiting = defaultdict[Any, list[tuple[RolloutCall, ActorSlot]]](list)
+        self._since = dict[Any, float]()  # when each of these was first waited for
         self._first: _Running = OrderedDict()  # of their actors
         self._later: _Running = OrderedDict()
 
@@ -39,6 +42,14 @@ class RolloutLimits:
         """Count the time of a slot's oldest call from when its weights are ready."""
         call = slot.calls[0]
         self._waiting[call.weights].append((call, slot))
+        self._since.setdefault(call.weights, time.monotonic())
+
+    def lack_weights(self) -> bool:
+        """Return whether any weights are late; true once per limit."""
+        now = time.monotonic()
+        late = [x for x, since in self._since.items() if now - since > _WEIGHTS_SECONDS]
+        self._since.update(dict.fromkeys(late, now))
+        return bool(late)
 
     def end(self, call: RolloutCall) -> None:
         """Forget a call."""
@@ -73,6 +84,7 @@ class RolloutLimits:
     def _begin_with_weights(self) -> None:
         now, waiting = time.monotonic(), self._waiting
         for weights in self._calls.ready(list(waiting), 0) if waiting else ():
+            self._since.pop(weights, None)
             for call, slot in waiting.pop(weights):
                 if slot.calls and slot.calls[0] is call:
                     call.began = now

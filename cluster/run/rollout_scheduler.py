@@ -34,6 +34,7 @@ class RolloutScheduler:
             reference to weights that were lost.
         acting_weights: function that does so after the learner's process failed to act
             for an env actor.
+        check_learner: function that replaces a learner that is dead or hangs.
         at_once: maximum number of rollouts requested of an asynchronous actor at one
             time.
     """
@@ -45,10 +46,12 @@ class RolloutScheduler:
         actors: ActorPool,
         weights: Callable[..., Any],
         acting_weights: Callable[[], Any],
+        check_learner: Callable[[], Any],
         at_once: int = 1,
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
         self._weights, self._acting_weights = weights, acting_weights
+        self._check_learner = check_learner
         self._length = config.algorithm.batch_steps
         self._limits = RolloutLimits(calls, config.placement.actor_timeout)
         self._pipeline = config.pipeline
@@ -158,6 +161,8 @@ class RolloutScheduler:
         for slot, limit in self._limits.late():
             what = f"took longer than {limit:.0f} s for a rollout"
             self._fail(slot, f"{what} (see --actor-timeout)")
+        if self._limits.lack_weights():
+            self._check_learner()
         if self._deferred:
             self._request_deferred()
         if env_steps is not None:

@@ -56,6 +56,8 @@ class _Learner:
     def update(self, version: int, *data: Any) -> Takes:
         return Takes(2.0, ({"updates": 1, "seconds": 2.0}, version, None))
 
+    def restore(self, arrays: dict[str, Any]) -> None: ...
+
     def state(self) -> Takes:
         return Takes(2.0, {"number": np.array(0)})
 
@@ -276,3 +278,18 @@ def test_updates_lost_with_a_learner_after_a_signal_are_counted(ray: FakeRay) ->
     assert "The learner died; it is not replaced, 1 updates are lost" in warning
     assert run.driver.state().learner == {"number": 0}
     assert run.driver.supervision.failures["learners"] == 1
+
+
+def test_a_learner_that_hangs_with_the_weights_of_a_round_is_replaced(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a replaced env actor waits for them."""
+    run, end = _Run(ray, policy_lag=1), ray.now + 1_000
+    monkeypatch.setattr(run.calls, "shutdown_requested", lambda *_: ray.now > end)
+    run.phase()
+    run.made[0].die()
+    run.phase()
+    run.learners[0].is_suspended, before = True, ray.now
+    run.phase()
+    assert run.driver.supervision.failures["learners"] == 1
+    assert ray.now - before < 300

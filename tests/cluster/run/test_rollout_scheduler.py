@@ -113,7 +113,7 @@ class _Started:
         self.calls, self.log = calls, calls.log
         self.pool = ActorPool(calls, [4] * count, made, restarts)
         self.asked_to_act = 0  # how often the learner was checked
-        weights = self.next_weights, self.acting_weights
+        weights = self.next_weights, self.acting_weights, lambda: None
         self.fleet = RolloutScheduler(calls, config, self.pool, *weights, at_once)
         self.pool.wait_until_ready()
 
