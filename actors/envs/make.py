@@ -26,10 +26,17 @@ from xagents_ray.actors.envs import (
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import (
+    Diverged,
+    Stopped,
+    UserError,
+    one_line,
+    shortage,
+)
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
+from xagents_ray.core.user_code import place_that_raised
 from xagents_ray.settings.training import EnvConfig
 
 _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
@@ -259,14 +266,28 @@ def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
         options["frameskip"] = 1
     try:
         return gym.make(found, **{**arguments, **options})
-    except TypeError as error:
+    except (UserError, Diverged, Stopped, gym.error.Error):
+        raise
+    except Exception as error:
         wrong = str(error).partition("unexpected keyword argument ")[2]
-        unknown = [name for name in arguments if wrong.startswith(repr(name))]
-        if not unknown:
-            raise
-        raise UserError(
-            f"--env-kwargs: {config.env} takes no {unknown[0]}; leave it out."
-        ) from None
+        if unknown := [name for name in arguments if wrong.startswith(repr(name))]:
+            raise UserError(
+                f"--env-kwargs: {config.env} takes no {unknown[0]}; leave it out."
+            ) from None
+        raise _why_not_made(str(config.env), error) from None
+
+
+def _why_not_made(env_id: str, error: Exception) -> Exception:
+    """Return the error of an environment's own code, or what Gymnasium refused."""
+    first = error.__context__ if isinstance(error, TypeError) else None
+    # Gymnasium raises a constructor's TypeError anew, without its line.
+    own = first if isinstance(first, TypeError) else error
+    if place_that_raised(own) or shortage(own) or "'render_mode'" in str(own):
+        return own
+    return UserError(
+        f"--env {env_id} can't be made ({one_line(own)}): correct --env-kwargs, or how "
+        "it is registered."
+    )
 
 
 def _is_image(env: gym.Env[Any, Any], env_id: str) -> bool:

@@ -82,6 +82,11 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
         return functools.partial(old_gym.make_old_gym, name)
     if module == "atari-py":
         return functools.partial(old_atari.make_atari_py, name)
+    if not module or module.startswith("."):
+        raise UserError(
+            f"--env {env_id}: name a module as package.module:{name or 'make'}, "
+            "without a path and without .py."
+        )
     try:
         with interface.errors_name_line(env_id), importing_from_here():
             imported = importlib.import_module(module)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from xagents_ray.commands import cli
 from xagents_ray.commands.plot import plot_history, plot_seeds
+from xagents_ray.commands.report import report
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage.history import History
 
@@ -236,6 +237,8 @@ def test_matplotlib_keeps_its_state(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"paths": [3]}, "plot takes a path, got 3: give a text or a Path, as a result's"),
+    ({"paths": 3.5}, "plot takes a path, got 3.5"),
     ({"paths": []}, "There is nothing to plot; name one history or more"),
     ({"paths": ["none.parquet"]}, "none.parquet doesn't exist"),
     ({"paths": ["s3://a/h.parquet"]}, "plot s3://a/h.parquet: URLs are not supported"),
@@ -266,6 +269,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"history_interval": 1.5}, "history_interval takes a whole number, got 1.5"),
     ({"plot": "evaluation_reward"}, "evaluation_reward of h.parquet has no values"),
 ]
+
+
+def test_a_result_is_not_a_path() -> None:
+    with pytest.raises(UserError, match="plot_seeds takes a directory or histories"):
+        plot_seeds(object())  # type: ignore[arg-type]
+    for given in (object(), [object()]):
+        with pytest.raises(UserError, match="report takes a path, got <object"):
+            report(given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG)

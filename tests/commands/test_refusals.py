@@ -347,6 +347,12 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"frame_stack": 2}, "--frame-stack is for images and the observations of"),
     ("ppo", {"env": "nowhere:make"}, "module nowhere can't be imported"),
     ("ppo", {"env": "json:dumbs"}, "did you mean dumps"),
+    ("ppo", {"env": "./mine.py:make"}, "name a module as package.module:make, with"),
+    (
+        "ppo",
+        {"env_kwargs": ["max_episode_steps=0"]},
+        "can't be made (ValueError: Expect the `max_episode_steps` to be positive",
+    ),
     ("ppo", {"env_kwargs": ["x=1"]}, "--env-kwargs: CartPole-v1 takes no x; leave it"),
     ("ppo", {"preprocess": True}, "--preprocess is for images and the observations of"),
     ("ppo", {"wrappers": ["nowhere:W"]}, "--wrappers nowhere:W can't be imported"),
@@ -636,6 +642,7 @@ ELSEWHERE = {
     "shares memory as only Linux does": "tests/learners/test_inference_server.py",
     "needs onnx and onnxruntime: pip": "tests/networks/test_onnx_trunk.py",
     "--n-learners shares updates of the algorithms": "tests/run/test_suitability.py",
+    ": give a text or a Path, as a result's": "tests/commands/test_plotting.py",
 }
 
 

@@ -122,7 +122,8 @@ def test_without_a_run_a_bare_command_shows_its_flags(
 ) -> None:
     assert cli.run(["play"]) == 0
     assert "xagents-ray play <agent>" in capsys.readouterr().out
-    for words in (["resume"], ["plot"], ["play", "last"]):
+    filming = ["play", "--video-dir", "videos"]
+    for words in (["resume"], ["plot"], ["play", "last"], filming):
         assert cli.run(words) == 2
         assert "There is no run in runs" in capsys.readouterr().err
 
@@ -177,6 +178,43 @@ def test_runs_are_deleted_if_nobody_trains_them(
     Path("mine").mkdir()
     assert cli.run(["runs", "rm", "--yes", "mine"]) == 2
     assert Path("mine").exists()
+
+
+def test_a_checkpoint_is_no_run_to_delete(
+    make_run: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run("first")
+    checkpoint = run.checkpoints / "step-000000002400"
+    checkpoint.mkdir(parents=True)
+    assert cli.run(["runs", "rm", "--yes", str(checkpoint)]) == 2
+    said = capsys.readouterr().err
+    assert f"is a checkpoint of {run.path}: name that run" in " ".join(said.split())
+    assert checkpoint.exists()
+
+
+def test_a_run_that_is_named_twice_is_deleted_once(
+    make_run: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = make_run("first"), make_run("second")
+    named = ["last", str(other.path), "ppo/CartPole-v1/first"]
+    assert cli.run(["runs", "rm", "--yes", *named]) == 0
+    assert "Deleted 2 runs" in capsys.readouterr().out
+    assert not run.path.exists() and not other.path.exists()
+
+
+@pytest.mark.parametrize("words", [["resume"], ["plot"], ["play"], ["runs"]])
+def test_a_directory_of_runs_may_be_below_home(
+    words: list[str],
+    make_run: Make,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The shell leaves `--run-dir=~/empty` as it is."""
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    Path("empty").mkdir()
+    assert cli.run([*words, "--run-dir=~/empty"]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert f"Thereisnorunin{Path.cwd()}/empty" in said
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,8 @@ def test_what_export_refuses() -> None:
     Path("file").touch()
     with pytest.raises(UserError, match=r"policy.onnx can't be written"):
         policy.export("file/policy.onnx")
+    with pytest.raises(UserError, match=r"can't be written .*[Ii]s a directory"):
+        policy.export(".")
     with pytest.raises(UserError, match=r"file/policy.npz can't be written"):
         policy.save("file/policy.npz")
 

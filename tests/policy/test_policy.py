@@ -352,6 +352,14 @@ def test_what_load_refuses(source: Any, settings: dict[str, Any], message: str) 
         xagents_ray.load(source, **settings)
 
 
+def test_the_flag_of_the_commands_samples_too() -> None:
+    policy = policy_of("ppo", **KINDS["discrete"])
+    for method in (policy.evaluate, policy.play):
+        drawn = method(3, seed=SEED, sample=True)
+        assert drawn == method(3, seed=SEED, deterministic=False)
+        assert drawn != method(3, seed=SEED)
+
+
 def test_evaluate_and_play_are_the_commands() -> None:
     result = xagents_ray.evaluate("dqn", run=DQN, episodes=3, seed=SEED)
     assert result == xagents_ray.load(DQN).evaluate(3, seed=SEED)

@@ -72,6 +72,8 @@ def test_arguments(given: Any, arguments: dict[str, Any]) -> None:
     [
         ("{gravity: 5}", "key=value, or a JSON object"),
         ("3=4", "got '3'"),
+        ((("gravity", 5),), r"got \('gravity', 5\)"),
+        ((5,), "got 5"),
         ({"a b": 1}, "got 'a b'"),
         ({"map": np.zeros(2)}, r"map is array.*env=functools\.partial\(…, map=…\)"),
     ],

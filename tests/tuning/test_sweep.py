@@ -417,6 +417,8 @@ def test_what_a_sweep_leaves() -> None:
 def test_a_warm_up_as_long_as_a_trial_is_refused() -> None:
     with pytest.raises(UserError, match=r"--warmup-steps 1000 .* --scheduler none"):
         planned(warmup_steps=1000)
+    for scheduler in ("none", "asha"):  # which don't read it
+        planned(warmup_steps=1000, scheduler=scheduler)
 
 
 def test_one_trial_leaves_no_pictures() -> None:

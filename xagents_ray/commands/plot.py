@@ -19,7 +19,7 @@ from xagents_ray.commands.curves import (
 )
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.files import output_file
-from xagents_ray.settings.paths import local_path
+from xagents_ray.settings.paths import local_path, local_paths
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import RunDirectory, locate_run
 
@@ -107,6 +107,11 @@ def plot_seeds(
     if isinstance(runs, str | Path):
         folder = Path(local_path("plot_seeds", runs))
         runs = sorted(folder.glob("*/*/seed-*/history.parquet"))
+    elif not isinstance(runs, Sequence):
+        raise UserError(
+            f"plot_seeds takes a directory or histories, got {runs!r:.80}: give the "
+            "result's `directory`."
+        )
     _check([[path] for path in runs], None, "mean_reward", "step", output)
     curves = [read_curve(path, "mean_reward", "step") for path in runs]
     seeds = len(curves)
@@ -121,11 +126,10 @@ def _grouped(
     paths: str | Path | Sequence[str | Path], run_dir: str | Path | None
 ) -> list[list[str | Path]]:
     """Return the histories of each curve; UserError if `last` is missing."""
-    paths = [paths] if isinstance(paths, str | Path) else paths
-    above = str(run_dir or RunConfig.run_dir)
+    above = local_path("run_dir", run_dir or RunConfig.run_dir)
     named = (
-        locate_run("plot", "last", above, None)[0].path if str(path) == "last" else path
-        for path in (local_path("plot", each) for each in paths)
+        locate_run("plot", "last", above, None)[0].path if path == "last" else path
+        for path in local_paths("plot", paths)
     )
     return [group for path in named for group in runs_below(path)]
 

@@ -17,7 +17,7 @@ from xagents_ray.core.errors import UserError, printable
 from xagents_ray.core.files import output_file
 from xagents_ray.core.version import __version__
 from xagents_ray.settings.config import train_options
-from xagents_ray.settings.paths import local_path
+from xagents_ray.settings.paths import local_path, local_paths
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import RunDirectory, locate_run
 
@@ -75,14 +75,11 @@ def report(
     >>> xagents_ray.report("runs/ppo/CartPole-v1/first", "first.html", video=False)
     PosixPath('first.html')
     """
-    named = [runs] if isinstance(runs, str | Path) else [*runs]
+    named = local_paths("report", runs)
     if not named:
         raise UserError("There is nothing to report; name one run or more.")
     above = local_path("run_dir", str(run_dir or RunConfig.run_dir))
-    found = [
-        locate_run("report", local_path("report", str(each)), above, None)[0]
-        for each in named
-    ]
+    found = [locate_run("report", each, above, None)[0] for each in named]
     path = Path(local_path("output", str(output)))
     page = _page(found, video)
     with output_file(path) as file:

@@ -17,6 +17,7 @@ from xagents_ray.commands.flags import Command
 from xagents_ray.commands.runs import run_facts
 from xagents_ray.commands.tables import console_of, print_table
 from xagents_ray.core.errors import UserError, pluralize, printable
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.lock import is_locked
@@ -45,9 +46,9 @@ _RESULTS = ("env_steps", "mean_reward", "best_reward", "best_evaluation", "secon
 @click.option("--run-dir", default=RunConfig.run_dir, help="Directory of runs. [runs]")
 @click.pass_context
 def runs_group(ctx: click.Context, run_dir: str) -> None:
-    ctx.obj = run_dir
+    ctx.obj = local_path("--run-dir", run_dir)
     if ctx.invoked_subcommand is None:
-        _list(Path(run_dir))
+        _list(Path(ctx.obj))
 
 
 @runs_group.command("show", cls=Command, context_settings=CONTEXT)
@@ -90,7 +91,8 @@ def compare_runs(run_dir: str, run: str, other: str) -> None:
 @click.pass_obj
 def delete_runs(run_dir: str, runs: Sequence[str], yes: bool) -> None:
     """Delete runs with all their files."""
-    found = [_find(each, run_dir) for each in runs]
+    named = (_find(each, run_dir, takes_checkpoints=False) for each in runs)
+    found = {each.path.resolve(): each for each in named}.values()  # each once
     for each in found:
         if is_locked(each.path):
             raise UserError(f"{each.path} is being trained: end it first.")
@@ -145,12 +147,17 @@ def _row(
     )
 
 
-def _find(named: str, run_dir: str) -> RunDirectory:
+def _find(named: str, run_dir: str, takes_checkpoints: bool = True) -> RunDirectory:
     """Return a run by its directory, by its path below the run directory, or `last`."""
     below = Path(run_dir) / named
     if named != "last" and not Path(named).is_dir() and below.is_dir():
         named = str(below)
-    directory, _ = locate_run("runs", named, run_dir, None)
+    directory, checkpoint = locate_run("runs", named, run_dir, None)
+    if checkpoint is not None and not takes_checkpoints:
+        raise UserError(
+            f"{checkpoint} is a checkpoint of {directory.path}: name that run to "
+            "delete all of it, or delete the checkpoint alone with rm -r."
+        )
     directory.settings()  # else it is no run
     return directory
 

@@ -12,6 +12,7 @@ from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.errors import UserError, did_you_mean, printable, shown
 from xagents_ray.policy.card import agent_of
 from xagents_ray.run.config_file import chosen_algorithm
+from xagents_ray.settings.paths import local_path
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
@@ -64,8 +65,10 @@ def with_run(words: Sequence[str]) -> list[str]:
     """Return the words of `play RUN …` or `evaluate RUN …` with the run's agent.
 
     Without a run or an agent it is the newest run. A weights file that says what it is
-    of may take the run's place. Words that begin with an agent are returned unchanged,
-    and so are others if there is no run.
+    of may take the run's place. Words that begin with an agent are returned unchanged.
+
+    Raises:
+        UserError: there is no such run, and there are words.
     """
     first, *others = words or ("",)
     if first in all_algorithms():
@@ -73,8 +76,11 @@ def with_run(words: Sequence[str]) -> list[str]:
     if is_file_name(file := _value(words, "--weights") or first):
         given = ["--weights", file, *others] if file == first else words
         return [*([agent] if (agent := agent_of(file)) else []), *given]
-    is_run = first == "last" or os.sep in first or os.path.isdir(first)
-    is_other = bool(first) and not is_run and not first.startswith("-")
+    is_flag = first.startswith("-")  # --run-dir=/a has a separator
+    is_run = (
+        first == "last" or os.path.isdir(first) or (os.sep in first and not is_flag)
+    )
+    is_other = bool(first) and not is_run and not is_flag
     is_without = any(_value(words, flag) is not None for flag in _WITHOUT_RUN)
     if is_other or is_without:
         return [*words]
@@ -83,8 +89,8 @@ def with_run(words: Sequence[str]) -> list[str]:
     try:
         agent, path = _located("--run", named or "last", others)
     except UserError:
-        if named is None:
-            return [*words]
+        if not words:
+            return []
         raise
     click.echo(printable(f"{agent} of {path}"), err=True)
     given = [] if _value(others, "--run") else ["--run", path]
@@ -105,7 +111,8 @@ def run_to_resume(words: Sequence[str]) -> list[str]:
 
 def _located(flag: str, named: str, words: Sequence[str]) -> tuple[str, str]:
     """Return the agent of a run, and its directory or the checkpoint that is named."""
-    run_dir = _value(words, "--run-dir") or RunConfig().run_dir
+    given = _value(words, "--run-dir") or RunConfig().run_dir
+    run_dir = local_path("--run-dir", given)
     directory, _ = locate_run(flag, named, run_dir, None)
     agent, _ = directory.settings()
     return agent, str(directory.path) if named == "last" else named

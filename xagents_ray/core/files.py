@@ -62,6 +62,8 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the file can't be written; the old one is unchanged.
     """
+    if not path.name:  # of a directory, as . and /
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     remove_leftovers(path.parent, re.escape(path.name))
     aside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

@@ -53,7 +53,7 @@ def find_named(flag: str, name: str) -> Any:
         UserError: the module or the name does not exist, or importing it fails.
     """
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not module or not attribute or module.startswith("."):
         raise UserError(f"{flag} {name}: name it as package.module:name.")
     try:
         with importing_from_here():
@@ -64,7 +64,8 @@ def find_named(flag: str, name: str) -> Any:
             "or start in the directory that holds it."
         ) from None
     except Exception as error:
-        why = f"{one_line(error)} ({place_that_raised(error)})"
+        place = place_that_raised(error)
+        why = one_line(error) + (f" ({place})" if place else "")
         raise UserError(f"{flag} {name}: {why}; fix it there.") from error
     try:
         return getattr(imported, attribute)

@@ -206,8 +206,8 @@ class Policy:
         (3, True)
         """
         check_known(settings, options(EvaluateConfig))
-        settings |= {"seed": seed, "sample": not deterministic}
-        config = EvaluateConfig(episodes=episodes, **settings)
+        settings = {"sample": not deterministic, **settings}
+        config = EvaluateConfig(episodes=episodes, seed=seed, **settings)
         run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
         with python_call(), one_blas_thread():
             found = playing.evaluate_policy(run, self._trained.weights, config)
@@ -243,8 +243,8 @@ class Policy:
         ['game-1.mp4']
         """
         check_known(settings, options(PlayConfig))
-        settings |= {"video_dir": video_dir, "seed": seed, "sample": not deterministic}
-        config = PlayConfig(episodes=episodes, **settings)
+        settings = {"sample": not deterministic, "video_dir": video_dir, **settings}
+        config = PlayConfig(episodes=episodes, seed=seed, **settings)
         with python_call(), one_blas_thread():
             weights = self._trained.weights
             found = playing.show_episodes(self._run, weights, config, lambda _: None)

@@ -53,7 +53,9 @@ class PlayConfig(EpisodesConfig):
         low=0,
         unit="seconds",
     )
-    frame_dir: str | None = option(None, "Path to directory to save frames as .jpg")
+    frame_dir: str | None = option(
+        None, "Path to directory to save frames as .jpg", is_folder=True
+    )
     frame_frequency: int = count(
         1, "If --frame-dir is specified, save frames every n frames", unit="frames"
     )
@@ -70,6 +72,7 @@ class PlayConfig(EpisodesConfig):
         None,
         "Path to directory to save an .mp4 of each episode",
         common=True,
+        is_folder=True,
     )
 
 

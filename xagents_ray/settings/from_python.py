@@ -72,6 +72,8 @@ def arguments(value: Any) -> Any:
         return value
     given: dict[Any, Any] = {}
     for each in (value,) if isinstance(value, Mapping | str) else value:
+        if not isinstance(each, Mapping | str):
+            raise _no_argument(each)
         given |= each if isinstance(each, Mapping) else _parsed(each)
     return tuple(f"{_name(n)}={_json(n, each)}" for n, each in given.items()) or None
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,20 @@ def check_path(flag: str, value: Any) -> None:
 
 
 def local_path(what: str, path: str | os.PathLike[str]) -> str:
-    """Return a path with `~` expanded; UserError if it is a URL."""
+    """Return a path with `~` expanded; UserError if it is a URL, or no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(
+            f"{what} takes a path, got {path!r:.80}: give a text or a Path, as a "
+            "result's `directory`."
+        )
     check_local(what, text := os.fspath(path))
     return str(expand(text))
+
+
+def local_paths(what: str, paths: object) -> list[str]:
+    """Return one path, or each of several, as `local_path` does."""
+    several = isinstance(paths, Iterable) and not isinstance(paths, str | os.PathLike)
+    return [local_path(what, each) for each in (paths if several else [paths])]  # type: ignore[attr-defined]
 
 
 def check_name(flag: str, value: Any) -> None:

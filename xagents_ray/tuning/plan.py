@@ -76,8 +76,8 @@ class TuneConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        steps = self.warmup_steps
-        if steps is not None and steps >= self.trial_steps:
+        steps, prunes = self.warmup_steps, self.scheduler == "median"
+        if prunes and steps is not None and steps >= self.trial_steps:
             raise UserError(
                 f"--warmup-steps {steps} is not less than --trial-steps "
                 f"{self.trial_steps}, so nothing would be pruned: lower it, or say so "

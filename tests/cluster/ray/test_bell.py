@@ -30,9 +30,10 @@ def test_a_wait_ends_when_a_watched_call_has_ended() -> None:
     began = time.monotonic()
     bell.wait(30)
     assert 0.05 < time.monotonic() - began < 10
-    assert [(item, ended.result()) for item, ended in bell.ended] == [
+    assert [(item, ended.result()) for item, ended, _ in bell.ended] == [
         ("a rollout", "its report")
     ]
+    assert began + 0.05 < bell.ended[0][2] <= time.monotonic()
 
 
 def test_what_ends_before_a_wait_is_not_missed() -> None:
@@ -42,7 +43,7 @@ def test_what_ends_before_a_wait_is_not_missed() -> None:
     other.set_exception(ValueError("lost"))
     one.set_result(None)
     bell.wait(30)
-    assert [item for item, _ in bell.ended] == [2]
+    assert [item for item, *_ in bell.ended] == [2]
     began = time.monotonic()
     bell.wait(0.1)  # it has rung once for both
     assert time.monotonic() - began >= 0.09
